@@ -119,11 +119,13 @@ mod tests {
     fn a_signal_reaches_the_child_and_its_end_comes_back() {
         // In a process of its own would be cleaner; the mask set here is this test thread's alone.
         let relay = Relay::install().unwrap();
-        let loop_forever = "trap 'exit 7' USR1; while :; do sleep 0.01; done";
-        let mut child = relay.spawn(Command::new("sh").args(["-c", loop_forever])).unwrap();
+        let loop_forever = "trap 'exit 7' USR1; echo ready; while :; do sleep 0.01; done";
+        let sh = &mut Command::new("sh");
+        let mut child = relay.spawn(sh.args(["-c", loop_forever]).stdout(std::process::Stdio::piped())).unwrap();
+        let mut said = child.stdout.take().unwrap();
         let me = rustix::thread::gettid();
         std::thread::spawn(move || {
-            std::thread::sleep(std::time::Duration::from_millis(200));
+            std::io::Read::read_exact(&mut said, &mut [0; 6]).unwrap();
             // SAFETY: tgkill of a live thread of this very process, which blocks the signal.
             unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), me.as_raw_nonzero().get(), libc::SIGUSR1) };
         });

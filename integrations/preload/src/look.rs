@@ -4,7 +4,7 @@
 use crate::merge::{count, is_on};
 use crate::patterns::LOOK;
 use crate::place::{Found, PLACE_MAX};
-use crate::{abi, counts, memory, registry, table};
+use crate::{abi, atomic, counts, memory, registry, table};
 use libc::{c_int, c_void, off_t};
 use std::sync::Arc;
 use weldfs::{Look, StatBody};
@@ -21,7 +21,8 @@ struct Known {
 #[inline]
 fn known(fd: c_int) -> Option<Known> {
     let open = table::entry(fd)?;
-    if !open.has_look() || registry::any() || !is_on(LOOK) {
+    // Renames that are kept change directories, when they are made: before this process looks at one.
+    if !open.has_look() || registry::any() || atomic::any() || !is_on(LOOK) {
         return None;
     }
     let place = open.place.find();

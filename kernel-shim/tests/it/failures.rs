@@ -260,11 +260,15 @@ fn a_device_out_of_service_tells_its_clients_within_a_second_and_serving_it_ends
     let (idle, busy) = (Client::connect(&path).unwrap(), Client::connect(&path).unwrap());
     let file = idle.open("/f", &OpenOptions::new().write(true).create(true)).unwrap();
     let heard = std::thread::scope(|s| {
-        let busy = s.spawn(|| {
+        let (writes, written) = std::sync::mpsc::channel();
+        let busy = s.spawn(move || {
             let file = busy.open("/g", &OpenOptions::new().write(true).create(true)).unwrap();
+            file.write_all_at(b"x", 0).unwrap();
+            writes.send(()).unwrap();
             let failed = (0u64..).find_map(|n| file.write_all_at(&[7; 5000], n % 64 * 5000).err());
             (failed.unwrap(), Instant::now())
         });
+        written.recv_timeout(Duration::from_secs(20)).expect("it writes");
         std::thread::sleep(Duration::from_millis(50));
         let failed = Instant::now();
         device.abandon();

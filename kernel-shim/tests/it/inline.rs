@@ -89,6 +89,8 @@ fn commands_that_wait_for_a_disk_end_while_no_thread_is_on_the_seat() {
     let image = dir.path().join("image");
     let medium = create(&image, ImageKind::Block, 64 << 20, false).expect("creates");
     format(&medium, &MkfsOptions::default(), &SystemClock, &SeededRandom::new(1)).expect("formats");
+    // Children of other tests have the image's lock, too, until their exec.
+    medium.let_go();
     drop(medium);
     let source = Source::Image(image);
     let open =

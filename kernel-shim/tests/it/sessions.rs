@@ -478,6 +478,8 @@ fn an_image_that_was_not_closed_cleanly_is_served_when_no_client_relies_on_its_l
     let (image, left) = (dir.path().join("image"), dir.path().join("left"));
     let medium = media::create(&image, ImageKind::Pmem, 64 << 20, false).unwrap();
     format(&medium, &MkfsOptions::default(), &SystemClock, &SystemRandom).unwrap();
+    // Children of other tests have the image's lock, too, until their exec.
+    medium.let_go();
     drop(medium);
     let embedded = Embedded::open(&Source::Image(image.clone()), DeviceConfig::default()).unwrap();
     // What a device leaves that dies now.
@@ -496,6 +498,8 @@ fn a_device_ends_within_seconds_whatever_its_clients_have_asked() {
     let image = dir.path().join("image");
     let medium = media::create(&image, ImageKind::Pmem, 64 << 20, false).unwrap();
     format(&medium, &MkfsOptions::default(), &SystemClock, &SystemRandom).unwrap();
+    // Children of other tests have the image's lock, too, until their exec.
+    medium.let_go();
     drop(medium);
     let source = Source::Image(image);
     for cores in [1, 2] {

@@ -209,10 +209,12 @@ impl<B> OpenFiles<B> {
     /// Lets go of everything that only placeholders name: the device ends.
     pub fn forget(&self) {
         self.alone.lock().clear();
-        for p in std::mem::take(&mut *self.bound.lock()).into_values() {
-            if let Some(d) = p.description.lock().take() {
-                d.placeholder.lock().take();
-            }
+        let bound = std::mem::take(&mut *self.bound.lock());
+        for p in bound.into_values() {
+            // With none of the two locks held while the other is taken.
+            let description = p.description.lock().take();
+            let own = description.and_then(|d| d.placeholder.lock().take());
+            drop(own);
         }
     }
 
@@ -225,8 +227,12 @@ impl<B> OpenFiles<B> {
             match found.owner {
                 Owner::File(id) if self.look_at(id) == Looked::Gone => {}
                 // Another thread may have let go of its owner since it was found: locks go before their owner does.
-                _ if self.locks.test(ino, space, want)?.owner == found.owner => return Some(found),
-                _ => {}
+                _ => {
+                    let again = self.locks.test(ino, space, want)?;
+                    if again.owner == found.owner {
+                        return Some(again);
+                    }
+                }
             }
         }
     }
@@ -282,17 +288,31 @@ impl<B> OpenFiles<B> {
         if !p.unclaimed() {
             return Looked::Other;
         }
-        bound.remove(&p.file);
-        let description = p.description.lock().take();
+        let description = p.description.lock().clone();
         if let Some(d) = &description {
-            // Its locks first, and all under `bound`: another thread that asks for one of them at this moment finds
-            // the placeholder in `alone`, or no lock.
-            self.release_locks_of(d);
-            self.alone.lock().remove(&d.id);
-            d.placeholder.lock().take();
+            let mut place = d.placeholder.lock();
+            if !place.as_ref().is_some_and(|own| Arc::ptr_eq(own, p)) {
+                // It got lost, and another has taken its place, which holds the description now.
+                return Looked::Other;
+            }
+            place.take();
         }
-        drop(bound);
+        bound.remove(&p.file);
+        p.description.lock().take();
+        if let Some(d) = description {
+            // Its locks first, then what it holds open, and all under `bound`: another thread in whose way one of them
+            // stands at this moment finds the placeholder in `alone`, and waits here, or finds nothing.
+            let id = d.id;
+            self.release_locks_of(&d);
+            drop(d);
+            self.alone.lock().remove(&id);
+        }
         Looked::Gone
+    }
+
+    /// Waits until no other thread is letting go of a description: what that held on the host is free then.
+    pub fn settle(&self) {
+        drop(self.bound.lock());
     }
 
     fn release_locks_of(&self, d: &Description<B>) {

@@ -455,7 +455,8 @@ impl Core {
 
     /// Everything counted; `detail`: bits of `ciscops::attach::detail`.
     pub(super) fn stats(&self, session: Option<&Arc<SessionState>>, details: u32) -> DeviceStats {
-        let time_ns = now_ns();
+        // Beside each other: what cores have worked is compared with the time.
+        let (cores, time_ns) = (self.cores(), now_ns());
         let policy = self.board.runq.state();
         let tenants = self.by_tenant(time_ns, &policy);
         let mut total = Totals::default();
@@ -490,7 +491,7 @@ impl Core {
             usage: self.usage(),
             scheduler: self.scheduler(&policy),
             slots: self.card.status().slots.into_iter().map(SlotStats::from).collect(),
-            cores: self.cores(),
+            cores,
             tenants,
             inode_queues: (details & detail::INODE_QUEUES != 0).then(|| self.inode_queues()),
             session: session.map(|s| SessionStats {

@@ -214,8 +214,13 @@ pub fn holder(path: &Path) -> Option<Holder> {
     holder_of(&std::fs::metadata(path).ok()?)
 }
 
-/// As /proc/locks tells: "1: FLOCK  ADVISORY  WRITE 1234 08:02:131 0 EOF"; those that wait for it have an arrow.
+/// As /proc/locks tells: "1: FLOCK  ADVISORY  WRITE 1234 08:02:131 0 EOF"; those that wait for it have an arrow. The
+/// kernel tells it piece by piece, and counts lines between them: one is left out where another lock goes meanwhile.
 fn holder_of(meta: &Metadata) -> Option<Holder> {
+    (0..3).find_map(|_| holder_once(meta))
+}
+
+fn holder_once(meta: &Metadata) -> Option<Holder> {
     let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
     let id = format!("{major:02x}:{minor:02x}:{}", meta.ino());
     let locks = std::fs::read_to_string("/proc/locks").ok()?;

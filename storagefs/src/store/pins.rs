@@ -66,8 +66,10 @@ impl Pins {
             return false;
         }
         while let Some(owner) = self.in_the_way(ino, from, to) {
-            // A description is let go of once: what stays in the way after that is in use by a command.
-            if !self.look.get().is_some_and(|gone| gone(owner)) {
+            // A description is let go of once, by this thread or by another since it was found: what stays in the way
+            // after that is in use by a command.
+            let gone = self.look.get().is_some_and(|gone| gone(owner));
+            if !gone && self.in_the_way(ino, from, to) == Some(owner) {
                 return true;
             }
         }

@@ -275,6 +275,8 @@ fn durable_outcomes_of_elements_that_changed_nothing_share_the_wait() {
     let path = dir.path().join("image");
     let medium = media::create(&path, ImageKind::Block, 64 << 20, false).unwrap();
     format(&medium, &MkfsOptions::default(), &SystemClock, &SystemRandom).unwrap();
+    // Children of other tests have the image's lock, too, until their exec.
+    medium.let_go();
     drop(medium);
     let config = DeviceConfig { cores: 1, ..DeviceConfig::default() };
     let device = Embedded::open(&Source::Image(path), config).unwrap();

@@ -104,7 +104,7 @@ fn hostile_ranges_and_handles_get_their_errno_and_no_memory() {
 
 #[test]
 fn a_writer_waits_for_the_snapshot_only_and_does_not_show_in_it() {
-    let client = device(0.05);
+    let client = device(0.005);
     let file = open(&client, "/f");
     let data = pattern(SNAPSHOT_MAX as usize);
     for (at, part) in data.chunks(1 << 20).enumerate() {
@@ -135,6 +135,8 @@ fn snapshots_of_scattered_blocks_end_although_they_take_all_memory_together() {
     let path = dir.path().join("image");
     let medium = media::create(&path, ImageKind::Block, 96 << 20, false).unwrap();
     format(&medium, &MkfsOptions::default(), &SystemClock, &SystemRandom).unwrap();
+    // Children of other tests have the image's lock, too, until their exec.
+    medium.let_go();
     drop(medium);
     // What snapshots take is all that there is: the cache is as small as it can be.
     let config = DeviceConfig { memory_bytes: AT_ONCE * SNAPSHOT_MAX, ..DeviceConfig::default() };

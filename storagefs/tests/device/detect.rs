@@ -36,6 +36,8 @@ pub(crate) fn make_image(dir: &Path, kind: ImageKind) -> PathBuf {
     let path = dir.join("image");
     let medium = media::create(&path, kind, 64 << 20, false).unwrap();
     format(&medium, &MkfsOptions::default(), &SystemClock, &SystemRandom).unwrap();
+    // Children of other tests have the image's lock, too, until their exec.
+    medium.let_go();
     path
 }
 

@@ -83,7 +83,7 @@ fn tell_and_look(config: DeviceConfig, pieces: u64) -> u64 {
                 let observer = client(&device);
                 let (h, _) = open(observer.raw(), b"f", OpenFlags::READ);
                 let mut looks = 0u64;
-                while !over.load(Ordering::Acquire) {
+                while !over.load(Ordering::Acquire) || looks == 0 {
                     let known = told.load(Ordering::Acquire);
                     let seen = look(observer.raw(), h);
                     assert!(seen >= known, "told of {known} pieces, and found {seen}");

@@ -82,14 +82,15 @@ fn shares(weights: [u32; 2], slots: usize) -> [u64; 2] {
     };
     let mut counted = [[0; 2]; 2];
     std::thread::scope(|scope| {
-        for i in 0..8 {
+        // So many that both always have some that wait, though the host keeps a few of them from running.
+        for i in 0..24 {
             let (user, stop) = (&users[i % 2], &stop);
             scope.spawn(move || {
                 let log = user.open(format!("/log-{i}"), &OpenOptions::new().write(true).create(true)).unwrap();
                 let (raw, payload) = (log.raw().placement(Placement::Slot), vec![1; BYTES]);
                 while !stop.load(Ordering::Acquire) {
                     // Half of them are streams, half are stages of commands.
-                    if i < 4 {
+                    if i < 12 {
                         assert_eq!(drain(&user.vopen("/v", READ).unwrap(), 100).unwrap().len(), 4);
                     } else {
                         raw.append_checksum_write(log.handle(), &payload).unwrap();

@@ -362,6 +362,8 @@ fn two_readers_of_one_name_have_a_stream_each_and_a_remount_keeps_it() {
     {
         let medium = media::create(&image, ImageKind::Pmem, 32 << 20, false).unwrap();
         format(&medium, &MkfsOptions::default(), &SystemClock, &SystemRandom).unwrap();
+        // Children of other tests have the image's lock, too, until their exec.
+        medium.let_go();
         drop(medium);
         let embedded = Embedded::open(&Source::Image(image.clone()), DeviceConfig::default()).unwrap();
         let client = Client::with(Arc::new(embedded.clone())).unwrap();

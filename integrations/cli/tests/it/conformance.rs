@@ -104,7 +104,7 @@ fn a_second_signal_a_second_later_ends_a_device_that_is_ending_as_a_crash_does()
         std::thread::sleep(Duration::from_millis(300));
         // As a signal that is sent to a process and to its group arrives.
         device.signal(Signal::TERM);
-        std::thread::sleep(Duration::from_millis(800));
+        std::thread::sleep(Duration::from_millis(1500));
         assert!(device.0.try_wait().expect("waits").is_none(), "it had nothing left to do, or took the first for two");
         device.signal(second);
         device.ends();

@@ -471,7 +471,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
         &["cat", &big],
     ];
     for args in verbs {
-        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
         drop(reader);
         let mut command = Command::new(env!("CARGO_BIN_EXE_weldfs"));
         let out = command.args(args).stdout(writer).stderr(Stdio::piped()).spawn().expect("runs").wait_with_output();

@@ -162,7 +162,8 @@ fn readiness_is_told_on_a_descriptor() {
     let mut told = String::new();
     device.0.stdout.take().expect("a pipe").read_to_string(&mut told).expect("it is closed after the line");
     assert_eq!(told, format!("{}.sock\n", image.display()));
-    ok(weldfs(["wait", "--timeout=0"]).arg(&image));
+    // One connect: it listens by then, whenever it comes to answer.
+    drop(weldfs::Client::connect(place.path("a.img.sock")).expect("it is ready"));
     device.signal(Signal::TERM);
     assert_eq!(device.ends(), Some(0));
     let (code, said) = refused(weldfs(["serve", "--ready-fd=977"]).arg(&image));
@@ -184,7 +185,7 @@ fn systemd_is_told_when_it_is_ready_and_when_it_ends() {
     let mut device = Running::start(serve.arg(&image).env("NOTIFY_SOCKET", place.path("notify")).stderr(Stdio::null()));
     let ready = heard();
     assert!(ready.lines().any(|l| l == "READY=1") && ready.contains("STATUS=serving"), "{ready}");
-    ok(weldfs(["wait", "--timeout=0"]).arg(&image));
+    drop(weldfs::Client::connect(place.path("a.img.sock")).expect("it is ready"));
     device.signal(Signal::HUP);
     let stopping = heard();
     assert!(stopping.lines().any(|l| l == "STOPPING=1"), "{stopping}");
@@ -372,6 +373,7 @@ fn verbs_wait_for_a_device_that_ends_and_for_one_another() {
     );
     let mut held = String::new();
     BufReader::new(holder.0.stdout.take().expect("a pipe")).read_line(&mut held).expect("a line");
+    comes(&holder, "comm", |name| name == "sleep\n");
     let start = Instant::now();
     let (code, said) = refused(weldfs(["ls", &root]).env("WELDFS_WAIT", "0.2"));
     assert!(code == Some(1) && said.contains("in use by sleep"), "{said}");
@@ -381,9 +383,23 @@ fn verbs_wait_for_a_device_that_ends_and_for_one_another() {
     assert_eq!(refused(weldfs(["ls", &root]).env("WELDFS_WAIT", "soon")).0, Some(2));
     // A signal ends a device that waits.
     let mut waiting = Running::start(weldfs(["serve"]).arg(&image).stderr(Stdio::null()));
+    // It has been told what to do about one.
+    comes(&waiting, "status", |status| {
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        caught.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & 1 << 14 != 0))
+    });
     std::thread::sleep(Duration::from_millis(300));
     waiting.signal(Signal::TERM);
     assert_eq!(waiting.ends(), Some(1));
+}
+
+/// Waits until a process's file in /proc is so.
+fn comes(process: &Running, file: &str, so: impl Fn(&str) -> bool) {
+    let (path, start) = (format!("/proc/{}/{file}", process.0.id()), Instant::now());
+    while !so(&std::fs::read_to_string(&path).expect("it runs")) {
+        assert!(start.elapsed() < Duration::from_secs(60), "{path} does not become so");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]

@@ -279,8 +279,13 @@ fn writes_of_a_program_that_does_not_wait_share_records() {
             r#"
 import os, signal
 fd = os.open("/weld/log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+def stop(device):
+    os.kill(device, signal.SIGSTOP)
+    tasks = f"/proc/{{device}}/task"
+    # It stands still when its threads have heard of it.
+    while any(open(f"{{tasks}}/{{t}}/stat").read().rsplit(")", 1)[1].split()[0] != "T" for t in os.listdir(tasks)): pass
 for r in range(50):
-    if {device}: os.kill({device}, signal.SIGSTOP)
+    if {device}: stop({device})
     for i in range(30): os.write(fd, b"%06d\n" % (r * 30 + i))
     if {device}: os.kill({device}, signal.SIGCONT)
     os.fsync(fd)

@@ -270,8 +270,11 @@ os.posix_spawn("/bin/true", ["true"], os.environ)
 os.wait()
 os._exit(0)'
         cut 92
-        exec 3< same; sleep 0.5 & exec 3<&-; cut 91; wait; cut 90"#;
-    let said = String::from_utf8(image.ok(&["run", "--image", &image.file(), "--", "sh", "-c", script])).unwrap();
+        mkfifo "$1"; exec 3< same; cat "$1" & exec 3<&-; cut 91; echo > "$1"; wait; cut 90"#;
+    // A child has it, until it is told to end.
+    let pipe = image.path("pipe").display().to_string();
+    let args = ["run", "--image", &image.file(), "--", "sh", "-c", script, "sh", &pipe];
+    let said = String::from_utf8(image.ok(&args)).unwrap();
     let busy = |to: u32| format!("truncate: failed to truncate 'text' at {to} bytes: Text file busy\n");
     let expected = format!("99\n{}97\n96\n95\n94\n93\n92\n{}90\n", busy(98), busy(91));
     assert_eq!(said, expected);

@@ -8,8 +8,9 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Acknowledgements after which the device is asked to unmount, so that the points of a checkpoint are reached.
-const ENOUGH: u64 = 300;
+/// Acknowledgements after which the device is asked to unmount, so that the points of a checkpoint are reached: behind
+/// the last flush that is named below, of which four clients share one at most.
+const ENOUGH: u64 = 4 * 111 + 60;
 
 /// Reached while clients work, or at the unmount that follows; with the passing at which the device dies.
 const AT_WORK: [&str; 14] = [

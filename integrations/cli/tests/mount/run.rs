@@ -153,7 +153,8 @@ fn nothing_is_left_of_a_run_that_is_killed() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let prefix = folder.path().join("made");
-    let script = "echo x > $WELDFS_PREFIX/f; echo $WELDFS_MOUNT; exec sleep 60";
+    // What is left of it keeps the mounts of others, and goes soon.
+    let script = "echo x > $WELDFS_PREFIX/f; echo $WELDFS_MOUNT; exec sleep 20";
     let mut command = weldfs(["run", "--ram", "64M", "--prefix"]);
     command.arg(&prefix).args(["--", "sh", "-c", script]).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut killed = command.spawn().expect("starts");
@@ -346,7 +347,7 @@ fn what_a_run_leaves_behind_is_told_and_writes_nothing_to_the_host() {
     let (from, said) = (folder.path().join("from"), folder.path().join("said"));
     fs::write(&from, "x").expect("written");
     let script = format!(
-        "(cd $WELDFS_PREFIX; echo > there; sleep 1; {} {} landed 2> {}) > /dev/null 2>&1 &
+        "(cd $WELDFS_PREFIX; echo > there; while [ -e there ]; do sleep 0.05; done; {} {} landed 2> {}) > /dev/null 2>&1 &
          until [ -e $WELDFS_PREFIX/there ]; do sleep 0.01; done",
         plain.display(),
         from.display(),

@@ -13,7 +13,7 @@ coproc C { while read -r line; do echo "<$line>"; done > copied; }; echo one >&"
 exec {fd}>&"${C[1]}"; eval "exec ${C[1]}>&-"; exec {fd}>&-; wait; cat copied
 exec 7<>both; echo written >&7; exec 8<&7 7>&-; echo again >&8; exec 8>&-; cat both
 exec 6>&1 > redirected; echo hidden; seq 3; exec >&6 6>&-; cat redirected
-{ echo a; echo b >&2; } > >(sed s/^/out:/ > o) 2> >(sed s/^/err:/ > e); wait; sleep 0.2; cat o e
+{ echo a; echo b >&2; } > >(sed s/^/out:/ > o) 2> >(sed s/^/err:/ > e); wait; until [ -s o ] && [ -s e ]; do sleep 0.05; done; cat o e
 cat << HERE > here
 $(seq 20000 | sha256sum)
 HERE

@@ -8,8 +8,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A database does not open, and all of this is said about it.
-fn refused(mut open: Command, told: &[&str]) {
-    let output = open.env("WELDFS_WAIT", "0.2").output().unwrap();
+fn refused(open: Command, told: &[&str]) {
+    refused_within("0.2", open, told);
+}
+
+/// The same, where a device is to answer.
+fn refused_within(wait: &str, mut open: Command, told: &[&str]) {
+    let output = open.env("WELDFS_WAIT", wait).output().unwrap();
     let said = all(&output);
     assert!(!output.status.success() && told.iter().all(|part| said.contains(part)), "{open:?}: {told:?}: {said}");
 }
@@ -126,7 +131,7 @@ fn a_database_is_one_processs_and_an_image_without_a_device_too() {
     // On a device: the database is; another one on the same device, and readers, are not kept out.
     let served = Served::start(at);
     let holder = Holder::of(at, open(at, "d.img"));
-    refused(open(at, "d.img.sock"), &["database: IO error", "lock held"]);
+    refused_within("30", open(at, "d.img.sock"), &["database: IO error", "lock held"]);
     let mut other = engine(at, "open", "d.img");
     other.arg("/other");
     run(other);

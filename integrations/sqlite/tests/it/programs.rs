@@ -112,19 +112,19 @@ db.execute('insert into t values(1)')
 print(db.execute('select sum(x) from t').fetchone()[0], db.execute('pragma integrity_check').fetchone()[0])
 ";
     let dir = image("64M");
-    let run = |target: &str| {
+    let run = |target: &str, wait: &str| {
         let mut python = Command::new(python);
-        python.current_dir(dir.path()).env("WELDFS_WAIT", "0.2").args(["-c", script]);
+        python.current_dir(dir.path()).env("WELDFS_WAIT", wait).args(["-c", script]);
         let out = python.arg(extension()).arg(target).output().unwrap();
         said(&out)
     };
     // The image is the parent's.
-    let (printed, complaints) = run("d.img");
+    let (printed, complaints) = run("d.img", "0.2");
     assert_eq!(printed, "disk I/O error unable to open database file 1 ok", "{complaints}");
     std::fs::remove_file(dir.path().join("d.img")).unwrap();
     let dir = image("64M");
     let served = crate::rig::Served::start(dir.path());
     // A device lets the child in anew.
-    let (printed, complaints) = run(served.socket().to_str().unwrap());
+    let (printed, complaints) = run(served.socket().to_str().unwrap(), "30");
     assert_eq!(printed, "disk I/O error done 4 ok", "{complaints}");
 }

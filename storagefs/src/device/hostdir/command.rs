@@ -349,7 +349,15 @@ impl<'c> Cx<'c> {
                 // The table first, and only asked: while this holds the inode, it says the same afterwards, so nothing
                 // that the host has granted has to be given back.
                 files.may_lock(ino, table, &want)?;
-                if let Err(e) = on_host(&description, space, kind, start, len) {
+                let asked = match on_host(&description, space, kind, start, len) {
+                    Err(Errno::AGAIN) => {
+                        // It may be what another thread is letting go of, whose descriptor is about to be closed.
+                        files.settle();
+                        on_host(&description, space, kind, start, len)
+                    }
+                    asked => asked,
+                };
+                if let Err(e) = asked {
                     if space == LockSpace::Flock {
                         self.keep_lock(&description, who);
                     }

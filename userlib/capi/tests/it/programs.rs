@@ -199,6 +199,8 @@ fn an_image_that_is_served_is_reached_through_its_device() {
     let image = dir.path().join("d.img");
     let made = media::create(&image, ImageKind::Pmem, 32 << 20, false).expect("made");
     format(&made, &MkfsOptions::default(), &SystemClock, &SystemRandom).expect("formatted");
+    // Children of other tests have the image's lock, too, until their exec.
+    made.let_go();
     drop(made);
     let device = Device::of(Source::Image(image.clone()));
     let mut command = Command::new(build(&here("tests/c/calls.c"), false));

@@ -73,6 +73,9 @@ fn walk(dir: &Path, label: &str, most: usize, into: &mut Vec<Entry>) {
     let mut paths: Vec<PathBuf> = listing.flatten().map(|e| e.path()).collect();
     paths.sort();
     for path in paths {
+        if into.len() == most {
+            return;
+        }
         let Some(name) = path.file_name().and_then(|n| n.to_str()) else { continue };
         let Ok(meta) = fs::symlink_metadata(&path) else { continue };
         let inner = format!("{label}/{name}");

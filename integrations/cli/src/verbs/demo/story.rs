@@ -143,7 +143,10 @@ pub fn crew(device: &Device, notes: &Path, most: u64, slot: bool) -> io::Result<
     device.connect()?.create_dir_all("/logs")?;
     let crew = Crew::start(device.socket(), notes, CLIENTS, most, slot)?;
     let (start, enough) = (Instant::now(), most * u64::from(CLIENTS) / 2);
-    while !crew.under_way(enough) && start.elapsed() < Duration::from_secs(20) {
+    while !crew.under_way(enough) {
+        if start.elapsed() > Duration::from_secs(120) {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "its clients have not begun within two minutes"));
+        }
         std::thread::sleep(Duration::from_millis(2));
     }
     Ok(crew)

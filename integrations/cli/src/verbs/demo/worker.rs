@@ -30,13 +30,15 @@ fn log_name(worker: u32) -> String {
 /// The hidden role: appends until the device dies, or until `most` records are in; with `slot` their checksums come
 /// from a kernel in a slot.
 pub fn run(socket: &Path, worker: u32, most: u64, notes: &Path, slot: bool) -> io::Result<()> {
+    // Notes first: a client that finds no device has none.
+    let mut notes = File::create(notes)?;
     let client = Client::connect(socket)?.durability(Durability::Durable);
     let file = match client.open(log_name(worker), &OpenOptions::new().write(true).create(true)) {
         Err(e) if matches!(e.raw_os_error().map(Errno), Some(Errno::NODEV | Errno::IO)) => return Ok(()),
         opened => opened?,
     };
     let raw = if slot { file.raw().placement(Placement::Slot) } else { file.raw() };
-    let (mut notes, mut data) = (File::create(notes)?, vec![0; PAYLOAD]);
+    let mut data = vec![0; PAYLOAD];
     for number in 0..most {
         payload(worker, number, &mut data);
         match raw.append_checksum_write(file.handle(), &data[..]) {

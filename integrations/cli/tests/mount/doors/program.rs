@@ -39,6 +39,19 @@ pub struct Step {
     pub how: u8,
 }
 
+impl Step {
+    /// Whether the device answers it, whatever came before it, and not the kernel or the library: of a name, but not
+    /// from an open directory, which may be closed. What its process had posted before is done then.
+    pub fn waits(&self) -> bool {
+        match &self.call {
+            Call::Plain(Op::Open { name, .. } | Op::Mkdir { name, .. } | Op::Rmdir { name } | Op::Unlink { name }) => {
+                name.base.is_none()
+            }
+            _ => false,
+        }
+    }
+}
+
 /// The program of a seed.
 pub fn program(seed: u64) -> Vec<Step> {
     let all: Vec<usize> = (0..WORKERS).collect();

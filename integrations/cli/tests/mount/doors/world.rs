@@ -46,6 +46,8 @@ struct Run<'w> {
     inodes: BTreeMap<u32, u64>,
     /// When each step ran.
     windows: Vec<(SystemTime, SystemTime)>,
+    /// Steps whose changes may not be made yet, and whose: what is posted has the time at which the device makes it.
+    posted: Vec<(usize, usize)>,
 }
 
 impl World {
@@ -110,6 +112,7 @@ impl World {
             locks: Locks::default(),
             inodes: BTreeMap::new(),
             windows: vec![window],
+            posted: Vec::new(),
         };
         let mut models = vec![run.model.clone()];
         for (i, step) in program.iter().enumerate() {
@@ -133,6 +136,7 @@ impl World {
             locks: Locks::default(),
             inodes: BTreeMap::new(),
             windows: past.windows.clone(),
+            posted: Vec::new(),
         };
         run.compare()
     }
@@ -180,7 +184,8 @@ impl Run<'_> {
         let now = self.windows.len() as i64;
         self.model.now = (now, 0);
         let begun = SystemTime::now();
-        // The window of a step is open while it is compared: it is closed before the next one begins.
+        // The window of a step is open while it is compared: it is closed before the next one begins, but for what is
+        // posted, which is surely made when its process is answered something.
         self.windows.push((begun - CLOCK_SLACK, begun + Duration::from_secs(3600)));
         let result = match &step.call {
             Call::Plain(op) => self.plain(step, op),
@@ -191,7 +196,13 @@ impl Run<'_> {
             }
             Call::Compare => self.compare(),
         };
-        self.windows[now as usize].1 = SystemTime::now() + CLOCK_SLACK;
+        self.posted.push((step.worker, now as usize));
+        let all = matches!(step.call, Call::Compare);
+        let over = all || step.waits() || door(step.worker) != Door::Preload;
+        let end = SystemTime::now() + CLOCK_SLACK;
+        for (_, step) in self.posted.extract_if(.., |(worker, _)| all || over && *worker == step.worker) {
+            self.windows[step].1 = end;
+        }
         result
     }
 
