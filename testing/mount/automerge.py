@@ -165,8 +165,8 @@ def main():
         beside = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(busy)]
         for name, (commands, count) in programs().items():
             got = {place: [] for place in names}
-            for _ in range(args.rounds):
-                for merge in ("off", "on"):
+            for n in range(args.rounds):
+                for merge in ("off", "on") if n % 2 == 0 else ("on", "off"):
                     got[merge].append(in_device(commands, merge))
                 for host, folder in hosts.items():
                     got[host].append(on_host(commands, folder))

@@ -3,7 +3,9 @@
     python3 testing/mount/nopattern.py WELDFS [--pairs 60] [--calls 3000] [--medium pmem]
 
 One device serves all of it. In each pair a C program runs with "on" and with "off", one right after the other and in
-turns first, and times its calls: names made, renamed, looked at singly and removed; writes and reads of 128 KiB. The
+turns first, and times its calls: names made, renamed, looked at singly and removed; names of two directories looked at
+in turns; files opened with O_SYNC, written and closed; writes and reads of 128 KiB. (Of these only that close is not
+waited for with "on"; what costs is that each open asks for more, and that the library looks whether anything fits.) The
 figure is the median over the pairs of on : off, with the range in which it lies with 95 % (bootstrap). Needs cc.
 docs/AUTOMERGE.md has what was measured with it.
 """
@@ -58,6 +60,24 @@ int main(int argc, char **argv) {
         MUST(rmdir("e"));
     }
     double names = now() - start;
+    MUST(mkdir("p", 0700) || mkdir("q", 0700) || mkdir("p/x", 0700) || mkdir("q/x", 0700));
+    struct stat st;
+    start = now();
+    for (int i = 0; i < calls; i++) {
+        MUST(stat("p/x", &st));
+        MUST(stat("q/x", &st));
+    }
+    double stats = now() - start;
+    MUST(rmdir("p/x") || rmdir("q/x") || rmdir("p") || rmdir("q"));
+    start = now();
+    for (int i = 0; i < calls; i++) {
+        int one = open("one", O_RDWR | O_CREAT | O_SYNC, 0600);
+        MUST(one < 0);
+        MUST(pwrite(one, block, 100, 0) != 100);
+        MUST(close(one));
+    }
+    double opens = now() - start;
+    MUST(unlink("one"));
     int fd = open("big", O_RDWR | O_CREAT, 0600);
     MUST(fd < 0);
     start = now();
@@ -68,7 +88,7 @@ int main(int argc, char **argv) {
     double bytes = now() - start;
     MUST(close(fd));
     MUST(unlink("big"));
-    printf("%.1f %.1f\n", names / calls / 7, bytes / calls / 2);
+    printf("%.1f %.1f %.1f %.1f\n", names / calls / 7, stats / calls / 2, opens / calls / 3, bytes / calls / 2);
     return 0;
 }
 """
@@ -92,7 +112,8 @@ def inside(program, pairs, calls):
     print("| calls | on, ns | off, ns | on : off | with 95 % |")
     print("|---|---:|---:|---:|---:|")
     names = "mkdir, rename, symlink, access, readlink, unlink, rmdir"
-    for column, name in enumerate((names, "pwrite, pread of 128 KiB")):
+    rows = (names, "stat in two directories", "open with O_SYNC, pwrite of 100 bytes, close", "pwrite, pread of 128 KiB")
+    for column, name in enumerate(rows):
         on, off = ([one[column] for one in took[merge]] for merge in ("on", "off"))
         ratios = [a / b for a, b in zip(on, off)]
         low, high = range_of(ratios)

@@ -51,7 +51,7 @@ pub fn write(fd: i32, before: u64, (h, at): (Handle, At), parts: &[IoSlice<'_>])
         return Ok(None);
     }
     let Some((open, lease)) = table::entry(fd).and_then(|open| Some((open, open.lease()?))) else { return Ok(None) };
-    // Others may have set them, by fcntl(2), since.
+    // Each of its writes is durable when it returns.
     if open.status().intersects(OpenFlags::SYNC | OpenFlags::DSYNC) {
         return Ok(None);
     }

@@ -270,7 +270,7 @@ os.posix_spawn("/bin/true", ["true"], os.environ)
 os.wait()
 os._exit(0)'
         cut 92
-        mkfifo "$1"; exec 3< same; cat "$1" & exec 3<&-; cut 91; echo > "$1"; wait; cut 90"#;
+        mkfifo "$1"; exec 3< same; cat "$1" > /dev/null & exec 3<&-; cut 91; echo > "$1"; wait; cut 90"#;
     // A child has it, until it is told to end.
     let pipe = image.path("pipe").display().to_string();
     let args = ["run", "--image", &image.file(), "--", "sh", "-c", script, "sh", &pipe];

@@ -347,7 +347,8 @@ fn what_a_run_leaves_behind_is_told_and_writes_nothing_to_the_host() {
     let (from, said) = (folder.path().join("from"), folder.path().join("said"));
     fs::write(&from, "x").expect("written");
     let script = format!(
-        "(cd $WELDFS_PREFIX; echo > there; while [ -e there ]; do sleep 0.05; done; {} {} landed 2> {}) > /dev/null 2>&1 &
+        "(cd $WELDFS_PREFIX; echo > there; while [ -e there ]; do sleep 0.05; done
+          {} {} landed 2> {}) > /dev/null 2>&1 &
          until [ -e $WELDFS_PREFIX/there ]; do sleep 0.01; done",
         plain.display(),
         from.display(),
