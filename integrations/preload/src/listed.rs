@@ -55,6 +55,9 @@ static LAST: Mutex<Last> = Mutex::new(Last {
 /// nanoseconds for each and no lock. Two that are alike here cost as much as a row, and are told apart there.
 static SEEN: AtomicU64 = AtomicU64::new(0);
 
+/// Whether another directory was looked at since the row that `LAST` has.
+static BROKEN: AtomicBool = AtomicBool::new(false);
+
 /// Whether there is a listing, which ends where another directory is looked at.
 static LISTED: AtomicBool = AtomicBool::new(false);
 
@@ -94,11 +97,13 @@ fn known(base: Handle, path: &[u8], nofollow: bool) -> Option<Res<StatBody>> {
     let again = SEEN.load(Relaxed) == seen;
     if !again {
         SEEN.store(seen, Relaxed);
+        BROKEN.store(true, Relaxed);
         if !LISTED.load(Relaxed) {
             return None;
         }
     }
     let mut last = LAST.try_lock()?;
+    let broken = BROKEN.swap(false, Relaxed);
     if last.base != base.to_wire() || last.directory != directory {
         // The name before was in it, too, and not told.
         last.go_to(base, directory, 1 + u32::from(again));
@@ -108,6 +113,10 @@ fn known(base: Handle, path: &[u8], nofollow: bool) -> Option<Res<StatBody>> {
         last.close();
     }
     if last.listing.is_none() {
+        if broken {
+            // The name before was the first.
+            last.row = u32::from(again);
+        }
         last.row += 1;
         if last.row < last.needed || last.refused >= REFUSED_MAX {
             return None;

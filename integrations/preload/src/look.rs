@@ -21,12 +21,15 @@ struct Known {
 #[inline]
 fn known(fd: c_int) -> Option<Known> {
     let open = table::entry(fd)?;
-    // Renames that are kept change directories, when they are made: before this process looks at one.
-    if !open.has_look() || registry::any() || atomic::any() || !is_on(LOOK) {
+    if !open.has_look() || registry::any() || !is_on(LOOK) {
         return None;
     }
     let place = open.place.find();
     let look = open.look()?;
+    // Renames that are kept change directories, when they are made: before this process looks at one.
+    if atomic::any() && look.attributes().mode & libc::S_IFMT == libc::S_IFDIR {
+        return None;
+    }
     // Closed meanwhile, and its entry used again, for another number or for this one: then it is asked of the device
     // what this number means.
     let same = table::entry(fd).is_some_and(|now| std::ptr::eq(now, open)) && open.place.is_of(place);

@@ -33,6 +33,8 @@ pub struct OpenFiles<B = OpenInode> {
     /// Descriptions, by number, that a placeholder alone held when their last handle went. What has a handle again is
     /// found by the next look.
     alone: Mutex<HashMap<u64, Arc<Placeholder<B>>>>,
+    /// Held while what a description held open is closed, after it was let go of.
+    ending: Mutex<()>,
 }
 
 /// An inode held open in the store, as long as this lives.
@@ -101,6 +103,7 @@ impl<B> OpenFiles<B> {
             most,
             bound: Mutex::default(),
             alone: Mutex::default(),
+            ending: Mutex::default(),
         })
     }
 
@@ -142,6 +145,7 @@ impl<B> OpenFiles<B> {
             granted: AtomicBool::new(false),
             handles: AtomicUsize::new(0),
             placeholder: Mutex::new(None),
+            over: AtomicBool::new(false),
             files: self.clone(),
             body,
         }))
@@ -161,13 +165,16 @@ impl<B> OpenFiles<B> {
     }
 
     /// The same of a description that is open already, and has no placeholder that any process holds; whether it is all
-    /// that holds the description, whose last handle went meanwhile. EEXIST: it has one.
+    /// that holds the description, whose last handle went meanwhile. EEXIST: it has one. EBADF: it was let go of.
     pub fn bind_open(&self, placeholder: Placeholder<B>, description: &Arc<Description<B>>) -> Result<bool, Errno> {
         let placeholder = Arc::new(placeholder);
         let lost = {
             let mut place = description.placeholder.lock();
             if place.as_ref().is_some_and(|other| !other.dead()) {
                 return Err(Errno::EXIST);
+            }
+            if description.over.load(Ordering::Relaxed) {
+                return Err(Errno::BADF);
             }
             *placeholder.description.lock() = Some(description.clone());
             place.replace(placeholder.clone())
@@ -296,23 +303,30 @@ impl<B> OpenFiles<B> {
                 return Looked::Other;
             }
             place.take();
+            // Under the lock of its place: none is bound to it any more.
+            d.over.store(true, Ordering::Relaxed);
         }
         bound.remove(&p.file);
         p.description.lock().take();
         if let Some(d) = description {
-            // Its locks first, then what it holds open, and all under `bound`: another thread in whose way one of them
-            // stands at this moment finds the placeholder in `alone`, and waits here, or finds nothing.
-            let id = d.id;
+            // Its locks under `bound`: another thread in whose way one of them stands at this moment finds the
+            // placeholder in `alone`, and waits here, or finds no lock.
             self.release_locks_of(&d);
+            self.alone.lock().remove(&d.id);
+            // What it holds open may take long to close: a host's file, say. Claims do not wait for that; those that
+            // want what it held do.
+            let ending = self.ending.lock();
+            drop(bound);
             drop(d);
-            self.alone.lock().remove(&id);
+            drop(ending);
         }
         Looked::Gone
     }
 
-    /// Waits until no other thread is letting go of a description: what that held on the host is free then.
+    /// Waits until no other thread is letting go of a description that it alone had: what that held on the host is free
+    /// then.
     pub fn settle(&self) {
-        drop(self.bound.lock());
+        drop(self.ending.lock());
     }
 
     fn release_locks_of(&self, d: &Description<B>) {
@@ -346,6 +360,8 @@ pub struct Description<B = OpenInode> {
     granted: AtomicBool,
     handles: AtomicUsize,
     placeholder: Mutex<Option<Arc<Placeholder<B>>>>,
+    /// It was let go of: no handle, and no placeholder that a process held.
+    over: AtomicBool,
     files: Arc<OpenFiles<B>>,
     /// What it holds open.
     pub body: B,

@@ -31,6 +31,18 @@ fn open(raw: Raw<'_>, name: &[u8], flags: OpenFlags, wishes: Wishes) -> Brought 
 }
 
 /// Opens until a look comes along: it may be that the file is being changed.
+fn look(raw: Raw<'_>, name: &[u8], flags: OpenFlags) -> (Handle, Arc<Look>) {
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        let brought = open(raw, name, flags, ONLY_LOOK);
+        if let Some(look) = brought.look {
+            return (brought.opened.handle, look);
+        }
+        raw.close(brought.opened.handle).unwrap();
+        assert!(Instant::now() < until, "no look came along");
+    }
+}
+
 /// The same, current when it was asked: a look counts for a while only, in which this thread may not have run.
 fn current(raw: Raw<'_>, name: &[u8], flags: OpenFlags) -> (Handle, Arc<Look>) {
     let until = Instant::now() + Duration::from_secs(10);
@@ -41,18 +53,6 @@ fn current(raw: Raw<'_>, name: &[u8], flags: OpenFlags) -> (Handle, Arc<Look>) {
         }
         raw.close(handle).unwrap();
         assert!(Instant::now() < until, "no look is current");
-    }
-}
-
-fn look(raw: Raw<'_>, name: &[u8], flags: OpenFlags) -> (Handle, Arc<Look>) {
-    let until = Instant::now() + Duration::from_secs(10);
-    loop {
-        let brought = open(raw, name, flags, ONLY_LOOK);
-        if let Some(look) = brought.look {
-            return (brought.opened.handle, look);
-        }
-        raw.close(brought.opened.handle).unwrap();
-        assert!(Instant::now() < until, "no look came along");
     }
 }
 

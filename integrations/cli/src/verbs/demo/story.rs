@@ -144,8 +144,13 @@ pub fn crew(device: &Device, notes: &Path, most: u64, slot: bool) -> io::Result<
     let crew = Crew::start(device.socket(), notes, CLIENTS, most, slot)?;
     let (start, enough) = (Instant::now(), most * u64::from(CLIENTS) / 2);
     while !crew.under_way(enough) {
-        if start.elapsed() > Duration::from_secs(120) {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "its clients have not begun within two minutes"));
+        let waited = start.elapsed();
+        if waited > Duration::from_secs(20) && crew.under_way(0) {
+            // A slow medium: something of each client has to be kept, and that is what counts.
+            break;
+        }
+        if waited > Duration::from_secs(120) {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "a client has not begun within two minutes"));
         }
         std::thread::sleep(Duration::from_millis(2));
     }

@@ -46,6 +46,8 @@ struct Run<'w> {
     inodes: BTreeMap<u32, u64>,
     /// When each step ran.
     windows: Vec<(SystemTime, SystemTime)>,
+    /// Whether processes under `weldfs run` post changes.
+    posts: bool,
     /// Steps whose changes may not be made yet, and whose: what is posted has the time at which the device makes it.
     posted: Vec<(usize, usize)>,
 }
@@ -68,6 +70,10 @@ impl World {
         self.workers[worker] = Worker::start(worker, (place, self.merging.as_ref()), socket, program);
         let dir = self.dir();
         self.workers[worker].root(&dir);
+    }
+
+    fn posts(&self) -> bool {
+        self.merging.as_ref().is_none_or(|merging| ["on", "write", "attributes"].contains(&merging.setting))
     }
 
     /// Programs so far.
@@ -106,12 +112,14 @@ impl World {
         let begun = SystemTime::now();
         self.fresh();
         let window = (begun, SystemTime::now());
+        let posts = self.posts();
         let mut run = Run {
             workers: &mut self.workers,
             model: Model::new(0o777, 0, 0, (0, 0)),
             locks: Locks::default(),
             inodes: BTreeMap::new(),
             windows: vec![window],
+            posts,
             posted: Vec::new(),
         };
         let mut models = vec![run.model.clone()];
@@ -130,12 +138,14 @@ impl World {
         for (slot, _) in model.clone().slots() {
             model.apply(&root(), &Op::Close { slot }).map_err(|e| format!("errno {e} at a close"))?;
         }
+        let posts = self.posts();
         let mut run = Run {
             workers: &mut self.workers,
             model,
             locks: Locks::default(),
             inodes: BTreeMap::new(),
             windows: past.windows.clone(),
+            posts,
             posted: Vec::new(),
         };
         run.compare()
@@ -198,7 +208,7 @@ impl Run<'_> {
         };
         self.posted.push((step.worker, now as usize));
         let all = matches!(step.call, Call::Compare);
-        let over = all || step.waits() || door(step.worker) != Door::Preload;
+        let over = all || step.waits() || door(step.worker) != Door::Preload || !self.posts;
         let end = SystemTime::now() + CLOCK_SLACK;
         for (_, step) in self.posted.extract_if(.., |(worker, _)| all || over && *worker == step.worker) {
             self.windows[step].1 = end;
