@@ -209,8 +209,13 @@ impl<B> OpenFiles<B> {
     }
 
     /// Lets go of a description, by number, if a placeholder alone holds it and no process has that: whether it did.
+    /// What another thread lets go of at this moment is gone when it returns.
     pub fn let_go(&self, description: u64) -> bool {
-        self.look_at(description) == Looked::Gone
+        let gone = self.look_at(description) == Looked::Gone;
+        if !gone {
+            self.settle();
+        }
+        gone
     }
 
     /// Lets go of everything that only placeholders name: the device ends.
@@ -311,11 +316,11 @@ impl<B> OpenFiles<B> {
         if let Some(d) = description {
             // Its locks under `bound`: another thread in whose way one of them stands at this moment finds the
             // placeholder in `alone`, and waits here, or finds no lock.
+            let ending = self.ending.lock();
             self.release_locks_of(&d);
             self.alone.lock().remove(&d.id);
             // What it holds open may take long to close: a host's file, say. Claims do not wait for that; those that
             // want what it held do.
-            let ending = self.ending.lock();
             drop(bound);
             drop(d);
             drop(ending);
