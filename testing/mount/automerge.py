@@ -24,8 +24,8 @@ parser.add_argument("weldfs", help="the program, with its preload library beside
 parser.add_argument("--rounds", type=int, default=5)
 parser.add_argument("--files", type=int, default=5000, help="of the archive and the tree")
 parser.add_argument("--host", action="append", default=[], metavar="NAME=DIR", help="a directory of the host to compare")
-parser.add_argument("--only", action="append", default=[], 
-    help="of tar_x, cp_r, git_clone, git_checkout, maildir, writes, tar_c, grep_r, git_add, find, cp_within")
+known = "tar_x, cp_r, git_clone, git_checkout, maildir, writes, tar_c, grep_r, git_add, find, cp_within"
+parser.add_argument("--only", action="append", default=[], help=f"of {known}")
 parser.add_argument("--medium", default="pmem", choices=["pmem", "block"], help="of the image, in memory")
 parser.add_argument("--busy", type=int, default=2, help="busy processes in the second half; 0: no second half")
 args = parser.parse_args()

@@ -319,8 +319,8 @@ impl<B> OpenFiles<B> {
             let ending = self.ending.lock();
             self.release_locks_of(&d);
             self.alone.lock().remove(&d.id);
-            // What it holds open may take long to close: a host's file, say. Claims do not wait for that; those that
-            // want what it held do.
+            // What it holds open may take long to close: a host's file, say. Claims do not wait for that, unless a
+            // second one ends meanwhile; those that want what it held do.
             drop(bound);
             drop(d);
             drop(ending);

@@ -141,12 +141,16 @@ pub fn load(client: &Client, top: &str, corpus: &Corpus) -> io::Result<()> {
 /// Client processes that have done half of what they shall do at most, each of them a part, and go on.
 pub fn crew(device: &Device, notes: &Path, most: u64, slot: bool) -> io::Result<Crew> {
     device.connect()?.create_dir_all("/logs")?;
-    let crew = Crew::start(device.socket(), notes, CLIENTS, most, slot)?;
+    let mut crew = Crew::start(device.socket(), notes, CLIENTS, most, slot)?;
     let (start, enough) = (Instant::now(), most * u64::from(CLIENTS) / 2);
     while !crew.under_way(enough) {
         let waited = start.elapsed();
         if waited > Duration::from_secs(20) && crew.under_way(0) {
             // A slow medium: something of each client has to be kept, and that is what counts.
+            break;
+        }
+        if crew.has_failed()? {
+            // `join` says which, and how it ended.
             break;
         }
         if waited > Duration::from_secs(120) {

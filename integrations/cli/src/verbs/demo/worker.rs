@@ -96,6 +96,16 @@ impl Crew {
         self.each().all(|one| one > 0) && self.acknowledged() >= enough
     }
 
+    /// Whether a client has ended, and not well.
+    pub fn has_failed(&mut self) -> io::Result<bool> {
+        for child in &mut self.children {
+            if child.try_wait()?.is_some_and(|status| !status.success()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Waits for all clients; an error if one of them failed for another reason than the device's death.
     pub fn join(&mut self) -> io::Result<()> {
         for (i, child) in self.children.iter_mut().enumerate() {
