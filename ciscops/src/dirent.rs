@@ -67,7 +67,13 @@ pub mod dtype {
     }
 }
 
-/// Writes entries straight into the client's pool, one private entry at a time.
+/// Puts the name of an entry, and zeros behind it.
+fn put_name(room: SharedBytes<'_>, name: &[u8]) {
+    room.sub(0, name.len()).copy_from(name);
+    room.sub(name.len(), room.len() - name.len()).zero();
+}
+
+/// Writes entries straight into the client's pool, one after the other.
 pub struct DirentWriter<'a> {
     out: SharedBytes<'a>,
     used: usize,
@@ -86,11 +92,10 @@ impl<'a> DirentWriter<'a> {
         if name.len() > NAME_MAX || self.used + reclen > self.out.len() {
             return false;
         }
-        let mut entry = [0u8; DIRENT_MAX];
         let head = DirentHead { ino, next_cookie, reclen: reclen as u16, dtype, namelen: name.len() as u8 };
-        entry[..DIRENT_HEAD].copy_from_slice(head.as_bytes());
-        entry[DIRENT_HEAD..DIRENT_HEAD + name.len()].copy_from_slice(name);
-        self.out.sub(self.used, reclen).copy_from(&entry[..reclen]);
+        let room = self.out.sub(self.used, reclen);
+        room.sub(0, DIRENT_HEAD).copy_from(head.as_bytes());
+        put_name(room.sub(DIRENT_HEAD, reclen - DIRENT_HEAD), name);
         self.used += reclen;
         self.entries += 1;
         true
@@ -169,6 +174,19 @@ pub const DIRENT_PLUS_MAX: usize = dirent_plus_len(NAME_MAX);
 /// Bytes of an entry of a ReadDirPlus stream with a name of `namelen` bytes.
 pub const fn dirent_plus_len(namelen: usize) -> usize {
     (DIRENT_PLUS_HEAD + namelen + 7) & !7
+}
+
+/// Puts the head and the name of an entry of a ReadDirPlus stream in `room`, which is as long as the entry; its
+/// `StatBody` lies between the two. `status`: 0, or the errno of the stat.
+///
+/// # Panics
+/// `room` is shorter.
+pub fn put_entry_plus(room: &SharedBytes<'_>, entry: &Dirent<'_>, status: i32) {
+    let Dirent { ino, next_cookie, dtype, name } = *entry;
+    let (reclen, namelen) = (dirent_plus_len(name.len()), name.len() as u8);
+    let head = DirentPlusHead { ino, next_cookie, reclen: reclen as u16, dtype, namelen, status };
+    room.sub(0, size_of::<DirentPlusHead>()).copy_from(head.as_bytes());
+    put_name(room.sub(DIRENT_PLUS_HEAD, reclen - DIRENT_PLUS_HEAD), name);
 }
 
 /// One entry with what stat says of it, as the client sees it.

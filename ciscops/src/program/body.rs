@@ -66,10 +66,7 @@ pub(super) fn decode(body: &[u8]) -> Result<Box<Program>, Fault> {
     }
     let mut program = Box::new(Program {
         micros: SmallVec::new(),
-        ranges: body[ranges_at..strings_at]
-            .chunks_exact(RANGE_BYTES)
-            .map(|r| PoolRange::new(u32_at(r, 0), u32_at(r, 4)))
-            .collect(),
+        ranges: body[ranges_at..strings_at].chunks_exact(RANGE_BYTES).map(decoded_range).collect(),
         strings: SmallVec::new(),
         data: body[data_at..].into(),
         capacities: core::array::from_fn(|i| u32_at(head, CAPACITIES_AT + 4 * i)),
@@ -129,6 +126,11 @@ pub(super) fn encode(p: &Program) -> Vec<u8> {
     }
     out.extend_from_slice(&p.data);
     out
+}
+
+/// What an entry of the table of ranges says.
+pub(super) fn decoded_range(entry: &[u8]) -> PoolRange {
+    PoolRange::new(u32_at(entry, 0), u32_at(entry, 4))
 }
 
 /// An entry of the table of ranges.

@@ -9,7 +9,7 @@
 //! `wire` has micro-ops from and to their 32 bytes, `body` the rest of the layout, `verify` what a program must
 //! satisfy; `build` makes bodies; `machine` and `bulk` run programs, `slot` what of them runs in FPGA slots; `kept` is
 //! what one that is started over need not do again, `foresight` what is computed before one begins where nothing is
-//! taken back.
+//! taken back; `recent` knows those that came before.
 
 mod body;
 mod build;
@@ -19,6 +19,7 @@ mod kept;
 mod machine;
 mod micro;
 mod operand;
+mod recent;
 mod slot;
 pub mod text;
 mod transform;
@@ -32,6 +33,7 @@ pub use operand::{
     Arith, BufSlot, Bytes, Change, Codec, Cond, Else, FileSlot, Fold, Int, Order, Place, Pool, Record, Reg, Relation,
     Str, SumKind, To, Transform, Value, Width,
 };
+pub use recent::{Recent, Said};
 pub use slot::CRC32C;
 pub use verify::Fault;
 

@@ -90,7 +90,7 @@ struct Check<'p> {
     known: Known,
 }
 
-type Verdict = Result<(), (Errno, &'static str)>;
+pub(super) type Verdict = Result<(), (Errno, &'static str)>;
 
 const INVAL: Errno = Errno::INVAL;
 
@@ -146,7 +146,8 @@ pub(super) fn verify(program: &Program, pool_bytes: u32) -> Result<Totals, Fault
     Ok(totals)
 }
 
-fn check_range(r: PoolRange, pool_bytes: u32) -> Verdict {
+/// Whether a range lies in a pool of so many bytes.
+pub(super) fn check_range(r: PoolRange, pool_bytes: u32) -> Verdict {
     if r.len > ATOMIC_WRITE_MAX {
         return Err((Errno::TOOBIG, "a pool range is longer than a payload may be"));
     }

@@ -75,6 +75,54 @@ fn a_program_is_repeatable_unless_it_gives_where_it_takes_or_where_its_body_lies
     assert_eq!(sizes, [0, 4096, 4, 0, 64, 0, 4, 64, 64, 64, 0, 0, 0]);
 }
 
+/// A pool with room for a body at its middle.
+const BODY_AT: u32 = 65536;
+
+fn recently(recent: &mut Recent, pool: &SharedRegion, body: &[u8]) -> Result<Program, Errno> {
+    let range = PoolRange::new(BODY_AT, body.len() as u32);
+    pool.slice(range).unwrap().copy_from(body);
+    let (program, said) = recent.fetch(range, pool)?;
+    let copy = (*program).clone();
+    recent.keep(program, said);
+    Ok(copy)
+}
+
+#[test]
+fn a_program_that_came_before_is_what_its_new_body_says() {
+    let (pool, mut recent) = (SharedRegion::heap(POOL as usize), Recent::default());
+    let bind = |a, b| sample().bind(&[PoolRange::new(a, 4096), PoolRange::new(b, 64)]).unwrap();
+    let known = bind(512, 8192);
+    // Each byte of it changed, after the sound one: whatever that says, it is what the decoder says.
+    for at in 0..known.len() {
+        for flip in [1, 0x80] {
+            let mut body = known.clone();
+            body[at] ^= flip;
+            assert_eq!(recently(&mut recent, &pool, &known), Program::decode(&known, POOL).map_err(Errno::from));
+            let decoded = Program::decode(&body, POOL).map_err(Errno::from);
+            assert_eq!(recently(&mut recent, &pool, &body), decoded, "byte {at} ^ {flip:#x}");
+        }
+    }
+    // Elsewhere in the pool, and outside of it.
+    for (a, b) in [(0, 8192), (8192, 0), (POOL - 4096, POOL - 64), (POOL - 4095, 0), (0, POOL - 63), (0, u32::MAX)] {
+        let body = bind(a, b);
+        assert_eq!(recently(&mut recent, &pool, &body), Program::decode(&body, POOL).map_err(Errno::from), "{a} {b}");
+    }
+    // More programs than are kept, in turns; and one that is too long to be kept.
+    for round in 0..20u32 {
+        let mut body = known.clone();
+        let name = body.windows(4).position(|b| b == b"IDX1").unwrap();
+        body[name + 3] = b'0' + (round % 6) as u8;
+        assert_eq!(recently(&mut recent, &pool, &body), Program::decode(&body, POOL).map_err(Errno::from));
+    }
+    let mut b = Builder::new();
+    b.literal(&[7; 2000]);
+    b.push(Micro::Sync);
+    let body = b.finish().unwrap().bind(&[]).unwrap();
+    for _ in 0..2 {
+        assert_eq!(recently(&mut recent, &pool, &body), Program::decode(&body, POOL).map_err(Errno::from));
+    }
+}
+
 #[test]
 fn a_body_is_fetched_once_and_then_its_clients_no_more() {
     let bytes = sample().bind(&[PoolRange::new(512, 4096), PoolRange::new(8192, 64)]).unwrap();

@@ -6,9 +6,7 @@
 //! crossing, the slot, the place in the ring, and one wait for durability at the end.
 
 use smallvec::SmallVec;
-use weldfs_ciscops::dirent::{
-    DIRENT_PLUS_HEAD, DIRENT_PLUS_MAX, Dirent, DirentPlusHead, DirentWriter, Dirents, dirent_plus_len,
-};
+use weldfs_ciscops::dirent::{Dirent, DirentPlusHead, DirentWriter, Dirents, dirent_plus_len, put_entry_plus};
 use weldfs_ciscops::interp::WATCHED;
 use weldfs_ciscops::{
     Command, Cqe, Durability, Errno, Handle, InodeNo, Op, Outcome, Paths, PoolRange, RawCommand, SharedRegion, Sqe,
@@ -184,13 +182,11 @@ impl Listing {
         let _held = core.memory.reserve(&cx.queue.tenant, cx.at, 2 * NAMES_BYTES as u64, waits).await?;
         let names = SharedRegion::heap(NAMES_BYTES);
         self.next = cookie;
+        let dir = if h == Handle::ROOT { ROOT } else { cx.description(h)?.ino };
         // The directory first, and each inode before it is looked at.
-        let mut watched = watch != 0 && {
-            let dir = if h == Handle::ROOT { ROOT } else { cx.description(h)?.ino };
-            core.watches.list(core, &cx.queue, (h, dir), watch - 1, cookie == 0)
-        };
+        let mut watched = watch != 0 && core.watches.list(core, &cx.queue, (h, dir), watch - 1, cookie == 0);
         loop {
-            let list = self.names(cx, h, &names).await?;
+            let (list, generation) = self.names(cx, (h, dir), &names).await?;
             if list.is_empty() {
                 return Ok(());
             }
@@ -203,7 +199,7 @@ impl Listing {
                 // What these two name is not said by this directory.
                 let named = entry.name != b"." && entry.name != b"..";
                 watched = watched && (!named || core.watches.add(core, &cx.queue, watch - 1, InodeNo(entry.ino)));
-                self.entry(cx, h, &entry, range).await?;
+                self.entry(cx, (h, dir, generation.filter(|_| named)), &entry, range).await?;
                 self.used += len;
                 self.next = entry.next_cookie;
                 cx.boundary().await;
@@ -211,51 +207,57 @@ impl Listing {
         }
     }
 
-    /// The next few names, under a ticket of their own.
-    async fn names(&mut self, cx: &OpCx<'_>, h: Handle, region: &SharedRegion) -> Result<Vec<u8>, Errno> {
-        let ino = if h == Handle::ROOT { ROOT } else { cx.description(h)?.ino };
+    /// The next few names, under a ticket of their own, and the generation of the store that they are of, if there is
+    /// one.
+    async fn names(
+        &mut self,
+        cx: &OpCx<'_>,
+        (h, ino): (Handle, InodeNo),
+        region: &SharedRegion,
+    ) -> Result<(Vec<u8>, Option<u64>), Errno> {
         let held = cx.hold(ino, Mode::Shared).await;
         let mut set = InodeSet::new();
         set.add(ino, Hold::Shared);
         let core = cx.core;
+        let generation = core.store.quiescent();
         let mut txn = Txn::new(&core.store, &*cx.queue.session, &set, None, 0, core.clock.wall());
         let mut writer = DirentWriter::new(region.bytes(0, NAMES_BYTES)?);
         txn.read_dir(h, self.next, &mut writer).await?;
         drop(held);
-        let mut list = vec![0; writer.used()];
-        region.bytes(0, list.len())?.copy_to(&mut list);
-        Ok(list)
+        Ok((region.bytes(0, writer.used())?.to_vec(), generation))
     }
 
-    async fn entry(&mut self, cx: &OpCx<'_>, h: Handle, entry: &Dirent<'_>, range: PoolRange) -> Result<(), Errno> {
+    async fn entry(
+        &mut self,
+        cx: &OpCx<'_>,
+        (h, dir, generation): (Handle, InodeNo, Option<u64>),
+        entry: &Dirent<'_>,
+        range: PoolRange,
+    ) -> Result<(), Errno> {
         const HEAD: u32 = size_of::<DirentPlusHead>() as u32;
         let out = PoolRange::new(range.off + HEAD, size_of::<StatBody>() as u32);
-        let stat = Op::StatPath { base: h, path: PoolRange::EMPTY, nofollow: true, out };
-        let cmd = Command { after_durable: cx.cmd.after_durable, ..Command::new(cx.cmd.seq, stat) };
-        let paths = Paths::new(entry.name, b"")?;
-        let done = match rtc::look(cx.core, &cx.queue, &cmd, &paths) {
+        let listed = |generation| {
+            rtc::look_at_listed(cx.core, &cx.queue, generation, (dir, InodeNo(entry.ino), entry.name), out)
+        };
+        let done = match generation.filter(|_| !cx.cmd.after_durable).and_then(listed) {
             Some(done) => done,
-            None => perform(&cx.element(cmd, paths, false)).await,
+            None => {
+                let stat = Op::StatPath { base: h, path: PoolRange::EMPTY, nofollow: true, out };
+                let cmd = Command { after_durable: cx.cmd.after_durable, ..Command::new(cx.cmd.seq, stat) };
+                let paths = Paths::new(entry.name, b"")?;
+                match rtc::look(cx.core, &cx.queue, &cmd, &paths) {
+                    Some(done) => done,
+                    None => perform(&cx.element(cmd, paths, false)).await,
+                }
+            }
         };
         self.total.add(&done);
         let room = cx.queue.pool.slice(range)?;
         if !done.outcome.is_ok() {
             room.sub(HEAD as usize, out.len as usize).zero();
         }
-        let head = DirentPlusHead {
-            ino: entry.ino,
-            next_cookie: entry.next_cookie,
-            reclen: range.len as u16,
-            dtype: entry.dtype,
-            namelen: entry.name.len() as u8,
-            status: done.outcome.status,
-        };
-        room.sub(0, HEAD as usize).copy_from(head.as_bytes());
-        let mut tail = [0u8; DIRENT_PLUS_MAX - DIRENT_PLUS_HEAD];
-        tail[..entry.name.len()].copy_from_slice(entry.name);
-        let tail = &tail[..range.len as usize - DIRENT_PLUS_HEAD];
-        room.sub(DIRENT_PLUS_HEAD, tail.len()).copy_from(tail);
-        self.total.moved(0, HEAD as u64 + tail.len() as u64);
+        put_entry_plus(&room, entry, done.outcome.status);
+        self.total.moved(0, u64::from(range.len - out.len));
         Ok(())
     }
 }

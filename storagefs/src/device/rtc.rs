@@ -15,7 +15,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-use weldfs_ciscops::{Command, InodeNo, Op, Opcode, Paths};
+use weldfs_ciscops::{Command, InodeNo, Op, Opcode, Paths, PoolRange};
 
 use super::core::Core;
 use super::dataplane::{Done, count};
@@ -96,9 +96,15 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command) -> Option<Done
 /// beside its effects, what a slot computes, and what comes behind a command that stands aside, is for the other way.
 #[inline]
 fn may_complete(core: &Core, queue: &QueueState, cmd: &Command) -> bool {
-    let waits = cmd.after_durable || cmd.detectable || is_placed(cmd) || !queue.aside.is_empty();
+    let waits = cmd.after_durable || cmd.detectable || is_placed(cmd);
+    !waits && may_complete_here(core, queue)
+}
+
+/// Whether any command may, on this device and behind what came on this queue.
+#[inline]
+fn may_complete_here(core: &Core, queue: &QueueState) -> bool {
     let fits = !core.board.is_shared() && !core.emulated.is_on() && !core.is_poisoned();
-    core.config.at_once && fits && !waits
+    core.config.at_once && fits && queue.aside.is_empty()
 }
 
 /// Runs one that only looks; its strings were copied out already.
@@ -106,13 +112,36 @@ pub(super) fn look(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths
     if !only_looks(&cmd.op) || !may_complete(core, queue, cmd) {
         return None;
     }
-    let is_free = |ino: InodeNo| core.sets.is_free(ino.0) && !core.leases.in_the_way(queue, ino.0);
-    let view = Optimistic::begin(&core.store, &*queue.session, &queue.pool, is_free)?;
+    let view = Optimistic::begin(&core.store, &*queue.session, &queue.pool, |ino| is_free(core, queue, ino))?;
     let looked = view.run(&cmd.op, &paths.a)?;
     if let Some((h, offset)) = looked.cursor {
         queue.session.handles.with(h, |d| d.set_offset(offset)).ok()?;
     }
     let mut done = count(cmd, paths, looked.outcome, &looked.counters);
     done.bytes_in += paths.a.len() as u64;
+    Some(done)
+}
+
+fn is_free(core: &Core, queue: &QueueState, ino: InodeNo) -> bool {
+    core.sets.is_free(ino.0) && !core.leases.in_the_way(queue, ino.0)
+}
+
+/// What `stat_path` of a name of `dir` comes to that `dir` named, when the store was of that generation, for `ino`; the
+/// body goes to `out`.
+pub(super) fn look_at_listed(
+    core: &Core,
+    queue: &QueueState,
+    generation: u64,
+    (dir, ino, name): (InodeNo, InodeNo, &[u8]),
+    out: PoolRange,
+) -> Option<Done> {
+    if !may_complete_here(core, queue) {
+        return None;
+    }
+    let is_free = |ino| is_free(core, queue, ino);
+    let view = Optimistic::as_of(generation, &core.store, &*queue.session, &queue.pool, is_free);
+    let looked = view.stat_listed(dir, ino, out)?;
+    let mut done = Done::from(looked.outcome);
+    done.moved(name.len() as u64, out.len.into());
     Some(done)
 }

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
 use weldfs_ciscops::limits::{HANDLES_MAX, PLACEHOLDERS_MAX};
+use weldfs_ciscops::program::Recent;
 use weldfs_ciscops::{Errno, Handle, OpenFlags, QueueLayout, SessionLimits, SharedRegion};
 use weldfs_locks::{Mutex, MutexGuard};
 
@@ -63,6 +64,8 @@ pub struct QueueState {
     pub pair: Pair,
     /// Commands that gave their tickets up, to wait.
     pub(super) aside: Aside,
+    /// Programs that came on it.
+    pub(super) programs: Mutex<Recent>,
     /// Itself.
     this: Weak<QueueState>,
 }
@@ -158,6 +161,7 @@ impl SessionState {
                 counters: QueueCounters::default(),
                 pair: Pair::new(fresh.memory, self.core.home_of_next()),
                 aside: Aside::default(),
+                programs: Mutex::default(),
             })
         };
         let begin = cpu_ns();

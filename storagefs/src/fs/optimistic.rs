@@ -83,6 +83,17 @@ impl<'a, F: Fn(InodeNo) -> bool> Optimistic<'a, F> {
         Some(Optimistic { store, session, pool, is_free, generation })
     }
 
+    /// Goes on as of a generation, at which something was read already.
+    pub fn as_of(
+        generation: u64,
+        store: &'a Store,
+        session: &'a dyn SessionView,
+        pool: &'a SharedRegion,
+        is_free: F,
+    ) -> Optimistic<'a, F> {
+        Optimistic { store, session, pool, is_free, generation }
+    }
+
     /// Runs a command; `None` where it must take the way with tickets.
     pub fn run(&self, op: &Op, path: &[u8]) -> Option<Looked> {
         match *op {
@@ -226,6 +237,21 @@ impl<'a, F: Fn(InodeNo) -> bool> Optimistic<'a, F> {
             None => self.object(base, path, nofollow)?.as_ref().map(body),
         };
         let Some(body) = found else { return self.absent() };
+        self.put(out, body.as_bytes(), OpCounters { meta_copies: 1, ..OpCounters::default() })
+    }
+
+    /// What stat says of an inode that its directory named at this generation. Its name need not be looked up again: no
+    /// record has changed anything since, or there is no answer.
+    pub fn stat_listed(&self, dir: InodeNo, ino: InodeNo, out: PoolRange) -> Option<Looked> {
+        if !(self.is_free)(dir) || !(self.is_free)(ino) {
+            return None;
+        }
+        let cred = self.session.cred();
+        let leads = |dir: &InodeRec| dir.is_dir() && perm::allowed(dir, cred, perm::X);
+        if !self.store.look_at(dir, leads).ok()? {
+            return None;
+        }
+        let body = self.store.look_at(ino, |rec| Some(stat_body(rec, fsid(self.store.uuid())))).ok()??;
         self.put(out, body.as_bytes(), OpCounters { meta_copies: 1, ..OpCounters::default() })
     }
 

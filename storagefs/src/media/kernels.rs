@@ -3,6 +3,9 @@
 //! One pass matters for safety, not only for speed: each word of memory that a client can change is loaded once, into
 //! a register, and both the checksum and the store use that register.
 
+#[cfg(target_arch = "x86_64")]
+mod folded;
+
 use std::sync::OnceLock;
 use weldfs_journal::BLOCK;
 
@@ -20,11 +23,24 @@ enum WriteBack {
     None,
 }
 
+/// How a checksum is computed while bytes are copied; each one needs what the one before it needs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+enum Summing {
+    /// In a pass of its own.
+    Apart,
+    /// crc32 and carry-less multiplication instructions.
+    Words,
+    /// Carry-less multiplication of vectors of 256 bits,
+    Vectors256,
+    /// and of 512.
+    Vectors512,
+}
+
 #[derive(Clone, Copy)]
 struct Cpu {
     write_back: WriteBack,
-    /// crc32 and carry-less multiplication instructions.
-    crc: bool,
+    summing: Summing,
 }
 
 fn cpu() -> Cpu {
@@ -41,13 +57,20 @@ fn detect() -> Cpu {
         (0, 1) => WriteBack::ClflushOpt,
         _ => WriteBack::Clflush,
     };
-    let crc = is_x86_feature_detected!("sse4.2") && is_x86_feature_detected!("pclmulqdq");
-    Cpu { write_back, crc }
+    let words = is_x86_feature_detected!("sse4.2") && is_x86_feature_detected!("pclmulqdq");
+    let vectors = words && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("vpclmulqdq");
+    let summing = match (words, vectors, is_x86_feature_detected!("avx512f")) {
+        (_, true, true) => Summing::Vectors512,
+        (_, true, false) => Summing::Vectors256,
+        (true, false, _) => Summing::Words,
+        (false, ..) => Summing::Apart,
+    };
+    Cpu { write_back, summing }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 fn detect() -> Cpu {
-    Cpu { write_back: WriteBack::None, crc: false }
+    Cpu { write_back: WriteBack::None, summing: Summing::Apart }
 }
 
 /// Name of the write-back instruction in use, for reports.
@@ -129,14 +152,35 @@ pub(super) unsafe fn copy_through(dst: *mut u8, src: *const u8, len: usize) {
 /// private copy. `THROUGH`: non-temporal stores (not fenced). Each byte of `src` is loaded once.
 ///
 /// # Safety
-/// Both ranges are valid for a block and do not overlap; `dst` is 8-byte aligned. Another party may be changing `src`.
+/// Both ranges are valid for a block and do not overlap. Another party may be changing `src`.
 #[inline]
 pub(super) unsafe fn copy_block_summed<const THROUGH: bool>(dst: *mut u8, src: *const u8) -> u32 {
+    // SAFETY: the caller's promise, and the processor does this.
+    unsafe { copy_block_by::<THROUGH>(cpu().summing, dst, src) }
+}
+
+/// The same in a way that the processor has.
+///
+/// # Safety
+/// As there; the processor has what `summing` needs.
+#[inline]
+unsafe fn copy_block_by<const THROUGH: bool>(summing: Summing, dst: *mut u8, src: *const u8) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    if cpu().crc && (src as usize).is_multiple_of(8) && (dst as usize).is_multiple_of(8) {
-        // SAFETY: the caller's promise, and the instructions exist.
-        return unsafe { copy_block_crc32::<THROUGH>(dst, src) };
+    // SAFETY: the caller's promise; what is stored past the caches is aligned.
+    unsafe {
+        let aligned = |to: usize| !THROUGH || (dst as usize).is_multiple_of(to);
+        if summing == Summing::Vectors512 && aligned(64) {
+            return folded::copy_block_512::<THROUGH>(dst, src);
+        }
+        if summing >= Summing::Vectors256 && aligned(32) {
+            return folded::copy_block_256::<THROUGH>(dst, src);
+        }
+        if summing >= Summing::Words && (src as usize).is_multiple_of(8) && (dst as usize).is_multiple_of(8) {
+            return copy_block_crc32::<THROUGH>(dst, src);
+        }
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = summing;
     let mut private = [0u8; BLOCK];
     // SAFETY: the caller's promise; `private` is ours. A racing writer only decides which bytes we got.
     unsafe {
@@ -254,7 +298,7 @@ const fn zeros(mut register: u32, bytes: usize) -> u32 {
 #[inline]
 fn past(register: u32, bytes: usize) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    if bytes <= BLOCK && cpu().crc {
+    if bytes <= BLOCK && cpu().summing >= Summing::Words {
         // SAFETY: the instructions exist.
         return unsafe { if bytes < FEW { past_few(register, bytes) } else { past_by_product(register, PAST[bytes]) } };
     }
@@ -295,6 +339,10 @@ mod tests {
     #[repr(align(64))]
     struct Room([u8; BLOCK + 64]);
 
+    fn ways() -> [Summing; 4] {
+        [Summing::Apart, Summing::Words, Summing::Vectors256, Summing::Vectors512]
+    }
+
     #[test]
     fn one_pass_copies_store_the_bytes_and_give_their_checksum_at_any_alignment() {
         let mut x = 1u32;
@@ -306,20 +354,22 @@ mod tests {
             });
             let mut dst = Room([0; BLOCK + 64]);
             let bytes = &src.0[skew..skew + BLOCK];
-            for through in [true, false] {
-                // SAFETY: both rooms are longer than a block and a skew; they are distinct.
-                let sum = unsafe {
-                    let from = bytes.as_ptr();
-                    if through {
-                        copy_block_summed::<true>(dst.0.as_mut_ptr(), from)
-                    } else {
-                        copy_block_summed::<false>(dst.0.as_mut_ptr(), from)
-                    }
-                };
-                fence();
-                assert_eq!(&dst.0[..BLOCK], bytes);
-                assert_eq!(sum, weldfs_functions::crc32c(bytes));
-                dst.0.fill(0);
+            for way in ways().into_iter().filter(|way| *way <= cpu().summing) {
+                for (through, at) in [true, false].into_iter().flat_map(|t| [0, 32, 8, 5].map(|at| (t, at))) {
+                    // SAFETY: both rooms are longer than a block and these, they are distinct, and the processor has it.
+                    let sum = unsafe {
+                        let (from, to) = (bytes.as_ptr(), dst.0.as_mut_ptr().add(at));
+                        if through {
+                            copy_block_by::<true>(way, to, from)
+                        } else {
+                            copy_block_by::<false>(way, to, from)
+                        }
+                    };
+                    fence();
+                    assert_eq!(&dst.0[at..at + BLOCK], bytes, "{way:?} through {through} to {at}");
+                    assert_eq!(sum, weldfs_functions::crc32c(bytes), "{way:?} through {through} to {at}");
+                    dst.0.fill(0);
+                }
             }
         }
     }

@@ -151,7 +151,7 @@ impl Region {
         let to = self.check(off, src.len())?;
         for (i, sum) in sums.iter_mut().enumerate() {
             // SAFETY: block i lies in both ranges (checked); the pool is never part of a medium, so they do not
-            // overlap; a block's offset from a page-aligned base is aligned.
+            // overlap.
             *sum = unsafe {
                 let (to, from) = (to.add(i * BLOCK), src.as_ptr().add(i * BLOCK));
                 if self.through {
@@ -170,15 +170,8 @@ impl Region {
     pub(super) fn emit(&self, off: u64, dst: SharedBytes<'_>) -> Result<u32, MediumError> {
         check_blocks(off, dst.len(), 1)?;
         let from = self.check(off, BLOCK)?;
-        let to = dst.as_mut_ptr();
-        if !(to as usize).is_multiple_of(8) {
-            let mut block = [0u8; BLOCK];
-            self.read(off, &mut block)?;
-            dst.copy_from(&block);
-            return Ok(weldfs_functions::crc32c(&block));
-        }
         // SAFETY: both are a block long (checked); the pool is never part of a medium, so they do not overlap.
-        let sum = unsafe { kernels::copy_block_summed::<false>(to, from) };
+        let sum = unsafe { kernels::copy_block_summed::<false>(dst.as_mut_ptr(), from) };
         self.verdict()?;
         Ok(sum)
     }

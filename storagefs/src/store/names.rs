@@ -71,6 +71,26 @@ pub(crate) fn removal_in(entry: &Dirent, bucket: &[Dirent]) -> SmallVec<[Effect;
     out
 }
 
+/// What two layers hold together, in cookie order: what both hold is as the newer one says.
+fn overlaid<T>(newer: Vec<(u64, T)>, older: Vec<(u64, T)>) -> Vec<(u64, T)> {
+    if newer.is_empty() || older.is_empty() {
+        return if newer.is_empty() { older } else { newer };
+    }
+    let mut both = Vec::with_capacity(newer.len() + older.len());
+    let (mut newer, mut older) = (newer.into_iter().peekable(), older.into_iter().peekable());
+    while let Some((cookie, _)) = older.peek() {
+        match newer.next_if(|(at, _)| at <= cookie) {
+            Some(entry) => {
+                older.next_if(|(at, _)| *at == entry.0);
+                both.push(entry);
+            }
+            None => both.extend(older.next()),
+        }
+    }
+    both.extend(newer);
+    both
+}
+
 /// Cookies met in the layers so far, newest first; each layer delivers its own in ascending order.
 #[derive(Default)]
 struct Seen {
@@ -145,35 +165,33 @@ impl Shard {
 
     /// Up to [`BATCH`] live entries after `after`, and where to go on, if anywhere.
     fn batch(&self, dir: u64, after: u64) -> FsResult<(Vec<Dirent>, Option<u64>)> {
-        let mut merged: BTreeMap<u64, Option<Dirent>> = BTreeMap::new();
+        // In cookie order; of what was replaced, the newest.
+        let mut merged: Vec<(u64, Option<Dirent>)> = Vec::new();
         // Everything up to here is complete: no source was cut short below it.
         let mut complete = u64::MAX;
         let Some(from) = after.checked_add(1) else { return Ok((Vec::new(), None)) };
         for layer in self.layers() {
-            let mut n = 0;
-            for ((_, cookie), entry) in layer.dirents.range((dir, from)..=(dir, u64::MAX)) {
-                merged.entry(*cookie).or_insert_with(|| entry.clone());
-                n += 1;
-                if n == BATCH {
-                    complete = complete.min(*cookie);
-                    break;
-                }
+            let range = layer.dirents.range((dir, from)..=(dir, u64::MAX)).take(BATCH);
+            let older: Vec<_> = range.map(|((_, cookie), entry)| (*cookie, entry.clone())).collect();
+            if let Some((last, _)) = older.get(BATCH - 1) {
+                complete = complete.min(*last);
             }
+            merged = overlaid(merged, older);
         }
         if !self.is_young(dir) {
             let base = &self.lower.base;
             let (lo, hi) = (Key::new(kind::DIRENT, dir, from), Key::new(kind::DIRENT, dir, complete));
-            let (mut n, mut bad) = (0, None);
+            let (mut n, mut bad, mut older) = (0, None, Vec::new());
             base.tree.scan(&base.pages, lo, hi, &mut |key, value| {
                 // What a layer has replaced says nothing, not even that it is damaged.
-                if let Entry::Vacant(place) = merged.entry(key.b) {
+                if merged.binary_search_by_key(&key.b, |(cookie, _)| *cookie).is_err() {
                     match Dirent::from_value(InodeNo(dir), key.b, value) {
-                        Ok(d) => place.insert(Some(d)),
+                        Ok(d) => older.push((key.b, Some(d))),
                         Err(e) => {
                             bad = Some(FsError::corrupt(e.0, Place::Key(key), 0, 0));
                             return false;
                         }
-                    };
+                    }
                 }
                 n += 1;
                 if n == BATCH {
@@ -182,8 +200,9 @@ impl Shard {
                 n < BATCH
             })?;
             bad.map_or(Ok(()), Err)?;
+            merged = overlaid(merged, older);
         }
-        let out = merged.into_iter().filter(|(c, _)| *c <= complete).filter_map(|(_, d)| d).collect();
+        let out = merged.into_iter().take_while(|(c, _)| *c <= complete).filter_map(|(_, d)| d).collect();
         Ok((out, Some(complete).filter(|c| *c != u64::MAX)))
     }
 

@@ -22,15 +22,16 @@ const BLOCK_BYTES: u64 = 4096;
 
 /// Runs a program; `None` where it would have to wait, or may take long.
 pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command, body: PoolRange) -> Option<Done> {
-    let program = Program::fetch(body, &queue.pool).ok()?;
-    if !is_short(&program) || !program.is_repeatable(body) || !fits(queue, &program) {
-        return None;
-    }
+    let (program, said) = queue.programs.lock().fetch(body, &queue.pool).ok()?;
     // What has several records is committed one by one.
-    if cmd.commits_in_steps() && program.changes() {
-        return None;
+    let in_steps = cmd.commits_in_steps() && program.changes();
+    let runs = is_short(&program) && program.is_repeatable(body) && fits(queue, &program) && !in_steps;
+    let paths = Paths { program: Some(program), ..Paths::default() };
+    let done = if runs { change::run(core, queue, cmd, &paths) } else { None };
+    if let Some(program) = paths.program {
+        queue.programs.lock().keep(program, said);
     }
-    change::run(core, queue, cmd, &Paths { program: Some(program), ..Paths::default() })
+    done
 }
 
 /// Whether it is over soon. So none of these computes, or lends what it holds.
