@@ -1,5 +1,6 @@
 //! The layout of a body: header, micro-ops, pool ranges, strings, data. No byte of it is without a meaning or a check.
 
+use super::micro::Micro;
 use super::operand::{Pool, Reg};
 use super::verify::{Fault, Totals};
 use super::wire::{self, NONE, Raw};
@@ -36,64 +37,120 @@ pub(super) fn ranges_at(micros: usize) -> usize {
     HEADER_BYTES + micros * MICRO_BYTES
 }
 
+/// The parts of a body, found by the counts of its header.
+pub(super) struct Layout<'b> {
+    body: &'b [u8],
+    ranges_at: usize,
+    strings_at: usize,
+    data_at: usize,
+}
+
+impl<'b> Layout<'b> {
+    /// Those of a body whose counts add up to its length.
+    pub fn of(body: &'b [u8]) -> Result<Layout<'b>, Fault> {
+        let short = Fault::whole(Errno::INVAL, "the body is shorter than a header");
+        let head: &[u8; HEADER_BYTES] = body.first_chunk().ok_or(short)?;
+        if body.len() > PROGRAM_BODY_MAX as usize {
+            return Err(Fault::whole(Errno::TOOBIG, "the body is longer than a body may be"));
+        }
+        if u16_at(head, VERSION_AT) != VERSION {
+            return Err(Fault::whole(Errno::OPNOTSUPP, "the body is of another version"));
+        }
+        let count = |at: usize| usize::from(head[at]);
+        let (micros, ranges, strings) = (count(MICROS_AT), count(RANGES_AT), count(STRINGS_AT));
+        if micros > MICRO_OPS_MAX || ranges > PROGRAM_RANGES_MAX || strings > PROGRAM_STRINGS_MAX {
+            return Err(Fault::whole(Errno::TOOBIG, "more micro-ops, pool ranges or strings than a program may have"));
+        }
+        if micros == 0 {
+            return Err(Fault::whole(Errno::INVAL, "a program without micro-ops"));
+        }
+        let ranges_at = ranges_at(micros);
+        let strings_at = ranges_at + ranges * RANGE_BYTES;
+        let data_at = strings_at + strings * STRING_BYTES;
+        if data_at.checked_add(u32_at(head, DATA_AT) as usize) != Some(body.len()) {
+            return Err(Fault::whole(Errno::INVAL, "the counts do not add up to the length of the body"));
+        }
+        Ok(Layout { body, ranges_at, strings_at, data_at })
+    }
+
+    pub fn micros(&self) -> impl Iterator<Item = &'b [u8; MICRO_BYTES]> {
+        self.body[HEADER_BYTES..self.ranges_at].as_chunks().0.iter()
+    }
+
+    pub fn ranges(&self) -> impl Iterator<Item = &'b [u8; RANGE_BYTES]> {
+        self.body[self.ranges_at..self.strings_at].as_chunks().0.iter()
+    }
+
+    pub fn strings(&self) -> impl Iterator<Item = &'b [u8; STRING_BYTES]> {
+        self.body[self.strings_at..self.data_at].as_chunks().0.iter()
+    }
+
+    pub fn data(&self) -> &'b [u8] {
+        &self.body[self.data_at..]
+    }
+
+    /// The strings and the data.
+    pub fn tail(&self) -> &'b [u8] {
+        &self.body[self.strings_at..]
+    }
+}
+
+/// Whether two bodies have the same header and length, and so the same layout if any.
+pub(super) fn are_alike(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.get(..HEADER_BYTES) == b.get(..HEADER_BYTES)
+}
+
 /// Believes the layout, and nothing else.
 pub(super) fn decode(body: &[u8]) -> Result<Box<Program>, Fault> {
-    let short = Fault::whole(Errno::INVAL, "the body is shorter than a header");
-    let head: &[u8; HEADER_BYTES] = body.first_chunk().ok_or(short)?;
-    if body.len() > PROGRAM_BODY_MAX as usize {
-        return Err(Fault::whole(Errno::TOOBIG, "the body is longer than a body may be"));
-    }
-    if u16_at(head, VERSION_AT) != VERSION {
-        return Err(Fault::whole(Errno::OPNOTSUPP, "the body is of another version"));
-    }
-    let count = |at: usize| usize::from(head[at]);
-    let (micros, ranges, strings) = (count(MICROS_AT), count(RANGES_AT), count(STRINGS_AT));
-    if micros > MICRO_OPS_MAX || ranges > PROGRAM_RANGES_MAX || strings > PROGRAM_STRINGS_MAX {
-        return Err(Fault::whole(Errno::TOOBIG, "more micro-ops, pool ranges or strings than a program may have"));
-    }
-    if micros == 0 {
-        return Err(Fault::whole(Errno::INVAL, "a program without micro-ops"));
-    }
-    let ranges_at = ranges_at(micros);
-    let strings_at = ranges_at + ranges * RANGE_BYTES;
-    let data_at = strings_at + strings * STRING_BYTES;
-    let data_len = u32_at(head, DATA_AT) as usize;
-    if data_at.checked_add(data_len) != Some(body.len()) {
-        return Err(Fault::whole(Errno::INVAL, "the counts do not add up to the length of the body"));
-    }
+    let parts = Layout::of(body)?;
+    let head = &body[..HEADER_BYTES];
     if head[RESULTS_AT + 2] != 0 || head[DATA_AT + 4..CAPACITIES_AT].iter().any(|b| *b != 0) {
         return Err(Fault::whole(Errno::INVAL, "a reserved byte of the header is not zero"));
     }
+    let data = parts.data();
     let mut program = Box::new(Program {
         micros: SmallVec::new(),
-        ranges: body[ranges_at..strings_at].chunks_exact(RANGE_BYTES).map(decoded_range).collect(),
+        ranges: parts.ranges().map(range).collect(),
         strings: SmallVec::new(),
-        data: body[data_at..].into(),
+        data: data.into(),
         capacities: core::array::from_fn(|i| u32_at(head, CAPACITIES_AT + 4 * i)),
         results: [result(head[RESULTS_AT])?, result(head[RESULTS_AT + 1])?],
         totals: Totals::default(),
     });
-    for s in body[strings_at..data_at].chunks_exact(STRING_BYTES) {
-        let (at, len) = (u16_at(s, 0), u16_at(s, 2));
-        if usize::from(at) + usize::from(len) > data_len {
-            return Err(Fault::whole(Errno::INVAL, "a string lies outside the data"));
-        }
-        program.strings.push((at, len));
+    for bytes in parts.strings() {
+        program.strings.push(string(bytes, data.len())?);
     }
-    for (index, bytes) in body[HEADER_BYTES..ranges_at].chunks_exact(MICRO_BYTES).enumerate() {
-        let mut own = [0; MICRO_BYTES];
-        own.copy_from_slice(bytes);
-        let raw = Raw::from_bytes(&own);
-        let micro = wire::decode(&raw).map_err(|e| {
-            let why = if e == Errno::NOSYS { "no such kind of micro-op" } else { "a field has no such value" };
-            Fault::at(index, e, why)
-        })?;
-        if wire::encode(&micro) != raw {
-            return Err(Fault::at(index, Errno::INVAL, "a field that its kind does not have is not zero"));
-        }
-        program.micros.push(micro);
+    for (index, bytes) in parts.micros().enumerate() {
+        program.micros.push(micro(index, bytes)?);
     }
     Ok(program)
+}
+
+/// An entry of the table of strings: where in the data it begins, and its length.
+pub(super) fn string(entry: &[u8; STRING_BYTES], data_len: usize) -> Result<(u16, u16), Fault> {
+    let (at, len) = (u16_at(entry, 0), u16_at(entry, 2));
+    if usize::from(at) + usize::from(len) > data_len {
+        return Err(Fault::whole(Errno::INVAL, "a string lies outside the data"));
+    }
+    Ok((at, len))
+}
+
+/// Micro-op `index`.
+pub(super) fn micro(index: usize, bytes: &[u8; MICRO_BYTES]) -> Result<Micro, Fault> {
+    let raw = Raw::from_bytes(bytes);
+    let micro = wire::decode(&raw).map_err(|e| {
+        let why = if e == Errno::NOSYS { "no such kind of micro-op" } else { "a field has no such value" };
+        Fault::at(index, e, why)
+    })?;
+    if wire::encode(&micro) != raw {
+        return Err(Fault::at(index, Errno::INVAL, "a field that its kind does not have is not zero"));
+    }
+    Ok(micro)
+}
+
+/// An entry of the table of ranges.
+pub(super) fn range(entry: &[u8; RANGE_BYTES]) -> PoolRange {
+    PoolRange::new(u32_at(entry, 0), u32_at(entry, 4))
 }
 
 fn result(v: u8) -> Result<Option<Reg>, Fault> {
@@ -128,12 +185,7 @@ pub(super) fn encode(p: &Program) -> Vec<u8> {
     out
 }
 
-/// What an entry of the table of ranges says.
-pub(super) fn decoded_range(entry: &[u8]) -> PoolRange {
-    PoolRange::new(u32_at(entry, 0), u32_at(entry, 4))
-}
-
-/// An entry of the table of ranges.
+/// The same as bytes.
 pub(super) fn range_bytes(r: PoolRange) -> [u8; RANGE_BYTES] {
     (u64::from(r.off) | u64::from(r.len) << 32).to_le_bytes()
 }

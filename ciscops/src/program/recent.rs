@@ -1,16 +1,18 @@
-//! Programs that came lately. A client sends the same ones again and again, with other places in the pool and nothing
-//! else changed: such a one was decoded and verified before, and only its ranges are looked at.
+//! Programs that came lately. A client sends the same few again and again, with other places in the pool, offsets or
+//! names: of such a one only what differs is decoded, and it is verified again only where the verifier looks at that.
 
-use super::body::{RANGE_BYTES, decoded_range, ranges_at};
+use super::body::{self, Layout};
 use super::{Program, verify};
 use crate::limits::PROGRAM_BODY_MAX;
 use crate::{Errno, PoolRange, SharedRegion};
 
-/// Programs that are kept, and bytes of the body of one, at most: some 12 KiB for whoever keeps them.
+/// Programs that are kept, and bytes of the body of one, at most: some 16 KiB for each queue.
 const KEPT_MAX: usize = 4;
 const BODY_MAX: usize = 1024;
+const _: () = assert!(BODY_MAX <= PROGRAM_BODY_MAX as usize);
 
 /// The body that a program was decoded from; empty of one that is not kept.
+#[derive(Default)]
 pub struct Said(Box<[u8]>);
 
 /// The programs that came last.
@@ -28,20 +30,22 @@ impl Recent {
     /// # Errors
     /// Those of [`Program::fetch`].
     pub fn fetch(&mut self, body: PoolRange, pool: &SharedRegion) -> Result<(Box<Program>, Said), Errno> {
-        let bytes = pool.slice(body)?;
-        if bytes.len() > PROGRAM_BODY_MAX as usize {
-            return Err(Errno::TOOBIG);
+        if body.len as usize > BODY_MAX {
+            return Ok((Program::fetch(body, pool)?, Said::default()));
         }
+        let bytes = pool.slice(body)?;
         self.private.resize(bytes.len(), 0);
         bytes.copy_to(&mut self.private);
-        let own = &self.private;
-        let Some(known) = self.kept.iter().rposition(|(program, said)| program.is_said_by(&said.0, own)) else {
-            let said = if own.len() <= BODY_MAX { own.as_slice().into() } else { Box::default() };
-            return Ok((Program::boxed(own, pool.len() as u32)?, Said(said)));
-        };
-        let (mut program, said) = self.kept.remove(known);
-        program.put_ranges(own, pool.len() as u32)?;
-        Ok((program, said))
+        let (own, pool_bytes) = (&self.private, pool.len() as u32);
+        if let Some(known) = self.kept.iter().rposition(|(_, said)| body::are_alike(&said.0, own)) {
+            let (mut program, mut said) = self.kept.remove(known);
+            if program.becomes(&said.0, own, pool_bytes).is_ok() {
+                said.0.copy_from_slice(own);
+                return Ok((program, said));
+            }
+            // What is wrong with it, the decoder says.
+        }
+        Ok((Program::boxed(own, pool_bytes)?, Said(own.as_slice().into())))
     }
 
     /// Keeps a program with the body that it came with.
@@ -57,29 +61,33 @@ impl Recent {
 }
 
 impl Program {
-    /// Where the table of ranges lies in its body.
-    fn ranges_in_body(&self) -> core::ops::Range<usize> {
-        let at = ranges_at(self.micros.len());
-        at..at + self.ranges.len() * RANGE_BYTES
-    }
-
-    /// Whether `body` says what `said` says, of which this program was decoded, but for where the pool's ranges begin.
-    /// The header has all counts, so both have the same layout then.
-    fn is_said_by(&self, said: &[u8], body: &[u8]) -> bool {
-        let table = self.ranges_in_body();
-        let same = |(a, b)| decoded_range(a).len == decoded_range(b).len;
-        said.len() == body.len()
-            && said[..table.start] == body[..table.start]
-            && said[table.end..] == body[table.end..]
-            && said[table.clone()].chunks_exact(RANGE_BYTES).zip(body[table].chunks_exact(RANGE_BYTES)).all(same)
-    }
-
-    /// Takes the ranges of a body that says it. All that the verifier knows of a range beside its bounds is its length.
-    fn put_ranges(&mut self, body: &[u8], pool_bytes: u32) -> Result<(), Errno> {
-        let table = self.ranges_in_body();
-        for (range, bytes) in self.ranges.iter_mut().zip(body[table].chunks_exact(RANGE_BYTES)) {
-            *range = decoded_range(bytes);
-            verify::check_range(*range, pool_bytes).map_err(|(errno, _)| errno)?;
+    /// Becomes what `body` says, from what `said` says, which it was decoded from and which is like it: each part of a
+    /// program is decoded from its own bytes. Where that fails, it is no program any more.
+    fn becomes(&mut self, said: &[u8], body: &[u8], pool_bytes: u32) -> Result<(), Errno> {
+        let (before, now) = (Layout::of(said)?, Layout::of(body)?);
+        let mut is_verified = true;
+        for (index, (was, is)) in before.micros().zip(now.micros()).enumerate() {
+            if was != is {
+                self.micros[index] = body::micro(index, is)?;
+                is_verified = false;
+            }
+        }
+        for (range, bytes) in self.ranges.iter_mut().zip(now.ranges()) {
+            let is = body::range(bytes);
+            // Of a range the verifier looks at its bounds, here as there, and beside them at its length alone.
+            verify::check_range(is, pool_bytes).map_err(|(errno, _)| errno)?;
+            is_verified &= range.len == is.len;
+            *range = is;
+        }
+        if before.tail() != now.tail() {
+            for (string, bytes) in self.strings.iter_mut().zip(now.strings()) {
+                *string = body::string(bytes, now.data().len())?;
+            }
+            self.data.copy_from_slice(now.data());
+            is_verified = false;
+        }
+        if !is_verified {
+            self.totals = verify::verify(self, pool_bytes)?;
         }
         Ok(())
     }

@@ -90,11 +90,12 @@ struct Check<'p> {
     known: Known,
 }
 
-pub(super) type Verdict = Result<(), (Errno, &'static str)>;
+type Verdict = Result<(), (Errno, &'static str)>;
 
 const INVAL: Errno = Errno::INVAL;
 
-/// Verifies a decoded program for a pool of `pool_bytes`.
+/// Verifies a decoded program for a pool of `pool_bytes`. Of a pool range nothing counts but that it lies in the pool
+/// and its length: `recent` relies on it.
 pub(super) fn verify(program: &Program, pool_bytes: u32) -> Result<Totals, Fault> {
     for r in &program.ranges {
         check_range(*r, pool_bytes).map_err(|(e, why)| Fault::whole(e, why))?;

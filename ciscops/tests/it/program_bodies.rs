@@ -88,6 +88,24 @@ fn recently(recent: &mut Recent, pool: &SharedRegion, body: &[u8]) -> Result<Pro
 }
 
 #[test]
+fn a_program_that_differs_in_places_and_constants_is_not_made_anew() {
+    let (pool, mut recent) = (SharedRegion::heap(POOL as usize), Recent::default());
+    let range = |body: &[u8]| PoolRange::new(BODY_AT, body.len() as u32);
+    let first = sample().bind(&[PoolRange::new(512, 4096), PoolRange::new(8192, 64)]).unwrap();
+    pool.slice(range(&first)).unwrap().copy_from(&first);
+    let (program, said) = recent.fetch(range(&first), &pool).unwrap();
+    let place: *const Program = &*program;
+    recent.keep(program, said);
+    let mut second = sample().bind(&[PoolRange::new(0, 4096), PoolRange::new(16384, 64)]).unwrap();
+    let magic = second.windows(4).position(|b| b == b"IDX1").unwrap();
+    second[magic] = b'J';
+    pool.slice(range(&second)).unwrap().copy_from(&second);
+    let (program, _) = recent.fetch(range(&second), &pool).unwrap();
+    assert_eq!((&*program as *const Program, program.encode()), (place, second));
+    assert!(!std::ptr::eq(&*recent.fetch(range(&first), &pool).unwrap().0, &*program), "it is lent");
+}
+
+#[test]
 fn a_program_that_came_before_is_what_its_new_body_says() {
     let (pool, mut recent) = (SharedRegion::heap(POOL as usize), Recent::default());
     let bind = |a, b| sample().bind(&[PoolRange::new(a, 4096), PoolRange::new(b, 64)]).unwrap();

@@ -186,7 +186,7 @@ impl Listing {
         // The directory first, and each inode before it is looked at.
         let mut watched = watch != 0 && core.watches.list(core, &cx.queue, (h, dir), watch - 1, cookie == 0);
         loop {
-            let (list, generation) = self.names(cx, (h, dir), &names).await?;
+            let (list, mut generation) = self.names(cx, (h, dir), &names).await?;
             if list.is_empty() {
                 return Ok(());
             }
@@ -199,7 +199,9 @@ impl Listing {
                 // What these two name is not said by this directory.
                 let named = entry.name != b"." && entry.name != b"..";
                 watched = watched && (!named || core.watches.add(core, &cx.queue, watch - 1, InodeNo(entry.ino)));
-                self.entry(cx, (h, dir, generation.filter(|_| named)), &entry, range).await?;
+                let is_of_then = self.entry(cx, (h, dir, generation.filter(|_| named)), &entry, range).await?;
+                // The store has changed: what follows is looked up by name.
+                generation = generation.filter(|_| is_of_then || !named);
                 self.used += len;
                 self.next = entry.next_cookie;
                 cx.boundary().await;
@@ -227,19 +229,23 @@ impl Listing {
         Ok((region.bytes(0, writer.used())?.to_vec(), generation))
     }
 
+    /// Puts an entry; whether it was found as of the generation at which it was listed.
     async fn entry(
         &mut self,
         cx: &OpCx<'_>,
         (h, dir, generation): (Handle, InodeNo, Option<u64>),
         entry: &Dirent<'_>,
         range: PoolRange,
-    ) -> Result<(), Errno> {
+    ) -> Result<bool, Errno> {
         const HEAD: u32 = size_of::<DirentPlusHead>() as u32;
         let out = PoolRange::new(range.off + HEAD, size_of::<StatBody>() as u32);
-        let listed = |generation| {
-            rtc::look_at_listed(cx.core, &cx.queue, generation, (dir, InodeNo(entry.ino), entry.name), out)
+        let look = |generation| {
+            let entry = (InodeNo(entry.ino), entry.name);
+            rtc::look_at_listed(cx.core, &cx.queue, (h, dir, generation), entry, out)
         };
-        let done = match generation.filter(|_| !cx.cmd.after_durable).and_then(listed) {
+        let listed = generation.filter(|_| !cx.cmd.after_durable).and_then(look);
+        let is_of_then = listed.is_some();
+        let done = match listed {
             Some(done) => done,
             None => {
                 let stat = Op::StatPath { base: h, path: PoolRange::EMPTY, nofollow: true, out };
@@ -258,6 +264,6 @@ impl Listing {
         }
         put_entry_plus(&room, entry, done.outcome.status);
         self.total.moved(0, u64::from(range.len - out.len));
-        Ok(())
+        Ok(is_of_then)
     }
 }

@@ -15,7 +15,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-use weldfs_ciscops::{Command, InodeNo, Op, Opcode, Paths, PoolRange};
+use weldfs_ciscops::{Command, Handle, InodeNo, Op, Opcode, Paths, PoolRange};
 
 use super::core::Core;
 use super::dataplane::{Done, count};
@@ -126,13 +126,13 @@ fn is_free(core: &Core, queue: &QueueState, ino: InodeNo) -> bool {
     core.sets.is_free(ino.0) && !core.leases.in_the_way(queue, ino.0)
 }
 
-/// What `stat_path` of a name of `dir` comes to that `dir` named, when the store was of that generation, for `ino`; the
-/// body goes to `out`.
+/// What `stat_path` of a name comes to that the directory open as `h`, `dir`, had for `ino` when the store was of that
+/// generation; the body goes to `out`.
 pub(super) fn look_at_listed(
     core: &Core,
     queue: &QueueState,
-    generation: u64,
-    (dir, ino, name): (InodeNo, InodeNo, &[u8]),
+    (h, dir, generation): (Handle, InodeNo, u64),
+    (ino, name): (InodeNo, &[u8]),
     out: PoolRange,
 ) -> Option<Done> {
     if !may_complete_here(core, queue) {
@@ -140,7 +140,7 @@ pub(super) fn look_at_listed(
     }
     let is_free = |ino| is_free(core, queue, ino);
     let view = Optimistic::as_of(generation, &core.store, &*queue.session, &queue.pool, is_free);
-    let looked = view.stat_listed(dir, ino, out)?;
+    let looked = view.stat_listed(h, (dir, ino), out)?;
     let mut done = Done::from(looked.outcome);
     done.moved(name.len() as u64, out.len.into());
     Some(done)

@@ -10,6 +10,8 @@
 //! They are for devices of one core. There the core that looks is the one that would change what it looks at: what the
 //! map said of a block stands until it is read, and a handle cannot be closed meanwhile.
 //!
+//! What a directory was found to name may be looked at as of that moment, too, though others had the core since.
+//!
 //! Nothing goes to the client's pool before it is known that the client may see it: bytes of a file that was found by a
 //! name follow after a look at the generation, as through a descriptor opened at that moment.
 
@@ -240,10 +242,12 @@ impl<'a, F: Fn(InodeNo) -> bool> Optimistic<'a, F> {
         self.put(out, body.as_bytes(), OpCounters { meta_copies: 1, ..OpCounters::default() })
     }
 
-    /// What stat says of an inode that its directory named at this generation. Its name need not be looked up again: no
-    /// record has changed anything since, or there is no answer.
-    pub fn stat_listed(&self, dir: InodeNo, ino: InodeNo, out: PoolRange) -> Option<Looked> {
-        if !(self.is_free)(dir) || !(self.is_free)(ino) {
+    /// What stat says of an inode that the directory open as `h`, `dir`, named at this generation. The name need not be
+    /// looked up again: no record has changed anything since, or there is no answer. (In a damaged image, where an
+    /// entry does not lie where its name belongs, this says what its inode is, though no path leads there.)
+    pub fn stat_listed(&self, h: Handle, (dir, ino): (InodeNo, InodeNo), out: PoolRange) -> Option<Looked> {
+        self.still()?;
+        if resolve::start_inode(self.session, h, b"").ok()? != dir || !(self.is_free)(dir) || !(self.is_free)(ino) {
             return None;
         }
         let cred = self.session.cred();

@@ -356,7 +356,8 @@ mod tests {
             let bytes = &src.0[skew..skew + BLOCK];
             for way in ways().into_iter().filter(|way| *way <= cpu().summing) {
                 for (through, at) in [true, false].into_iter().flat_map(|t| [0, 32, 8, 5].map(|at| (t, at))) {
-                    // SAFETY: both rooms are longer than a block and these, they are distinct, and the processor has it.
+                    dst.0.fill(0xEE);
+                    // SAFETY: both rooms have space for a block behind these, they are distinct, the processor has it.
                     let sum = unsafe {
                         let (from, to) = (bytes.as_ptr(), dst.0.as_mut_ptr().add(at));
                         if through {
@@ -368,7 +369,8 @@ mod tests {
                     fence();
                     assert_eq!(&dst.0[at..at + BLOCK], bytes, "{way:?} through {through} to {at}");
                     assert_eq!(sum, weldfs_functions::crc32c(bytes), "{way:?} through {through} to {at}");
-                    dst.0.fill(0);
+                    let beside = dst.0[..at].iter().chain(&dst.0[at + BLOCK..]);
+                    assert!(beside.copied().all(|b| b == 0xEE), "{way:?} through {through} to {at}");
                 }
             }
         }

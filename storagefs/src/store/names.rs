@@ -427,3 +427,21 @@ impl Store {
         free.ok_or(FsError::Errno(Errno::NOSPC))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn layers_laid_over_each_other_are_a_map_that_the_newest_wrote_last(
+            layers in prop::collection::vec(prop::collection::btree_map(0..12u64, prop::option::of(any::<u8>()), 0..9), 0..4)
+        ) {
+            let merged = layers.iter().fold(Vec::new(), |newer, layer| overlaid(newer, layer.clone().into_iter().collect()));
+            let mut map = BTreeMap::new();
+            layers.iter().rev().for_each(|layer| map.extend(layer.clone()));
+            prop_assert_eq!(merged, map.into_iter().collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Sequences: one entry of a ring that stands for several commands, run one after the other, each as if it had come by
 //! itself.
 
-use weldfs_ciscops::dirent::{DIRENT_PLUS_HEAD, Dirent, DirentPlusHead, DirentWriter, Dirents, dirent_plus_len};
+use weldfs_ciscops::dirent::{Dirent, DirentPlusHead, DirentWriter, Dirents, dirent_plus_len, put_entry_plus};
 use weldfs_ciscops::{
     Command, Cqe, Durability, Errno, Handle, Op, Outcome, Paths, PoolRange, RawCommand, SharedRegion, Sqe, StatBody,
     TxnMode, validate,
@@ -210,27 +210,13 @@ impl Listing<'_> {
         txn.hold_one(txn.key_of(h)?, Mode::Shared).await;
         txn.read_dir_core(h, self.next, &mut writer)?;
         drop(txn);
-        let mut list = vec![0; writer.used()];
-        region.bytes(0, list.len())?.copy_to(&mut list);
-        Ok(list)
+        Ok(region.bytes(0, writer.used())?.to_vec())
     }
 
     fn put(&self, entry: &Dirent<'_>, stat: Result<StatBody, Errno>, range: PoolRange) -> Result<(), Errno> {
         let room = self.work.queue.pool.slice(range)?;
-        let head = DirentPlusHead {
-            ino: entry.ino,
-            next_cookie: entry.next_cookie,
-            reclen: range.len as u16,
-            dtype: entry.dtype,
-            namelen: entry.name.len() as u8,
-            status: stat.err().map_or(0, |e| e.0),
-        };
-        let mut whole = vec![0; range.len as usize];
-        whole[..size_of::<DirentPlusHead>()].copy_from_slice(head.as_bytes());
-        let body = stat.unwrap_or_default();
-        whole[size_of::<DirentPlusHead>()..DIRENT_PLUS_HEAD].copy_from_slice(body.as_bytes());
-        whole[DIRENT_PLUS_HEAD..DIRENT_PLUS_HEAD + entry.name.len()].copy_from_slice(entry.name);
-        room.copy_from(&whole);
+        put_entry_plus(&room, entry, stat.err().map_or(0, |e| e.0));
+        room.sub(size_of::<DirentPlusHead>(), size_of::<StatBody>()).copy_from(stat.unwrap_or_default().as_bytes());
         Ok(())
     }
 }

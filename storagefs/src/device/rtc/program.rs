@@ -27,7 +27,10 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command, body: PoolRang
     let in_steps = cmd.commits_in_steps() && program.changes();
     let runs = is_short(&program) && program.is_repeatable(body) && fits(queue, &program) && !in_steps;
     let paths = Paths { program: Some(program), ..Paths::default() };
-    let done = if runs { change::run(core, queue, cmd, &paths) } else { None };
+    if !runs {
+        return None;
+    }
+    let done = change::run(core, queue, cmd, &paths);
     if let Some(program) = paths.program {
         queue.programs.lock().keep(program, said);
     }

@@ -118,6 +118,41 @@ fn a_look_during_which_a_record_is_applied_is_given_up() {
 }
 
 #[test]
+fn an_entry_of_a_listing_is_looked_at_as_of_its_generation_or_not_at_all() {
+    let rig = Rig::new();
+    assert!(rig.make().unwrap().is_ok() && rig.stat().unwrap().is_ok());
+    let told = || rig.queue.pool.slice(OUT).unwrap().to_vec();
+    let (stat, ino) = (told(), InodeNo(u64::from_le_bytes(told()[..8].try_into().unwrap())));
+    rig.queue.pool.slice(PoolRange::new(1, 1)).unwrap().copy_from(b".");
+    let flags = OpenFlags::READ | OpenFlags::DIRECTORY;
+    let op = Op::open(Handle::ROOT, PoolRange::new(1, 1), flags, 0);
+    let Some(opened) = rig.run(op).filter(Outcome::is_ok) else { panic!("{op:?}") };
+    let h = Handle::from_wire(opened.result);
+    let look = |generation, h| {
+        rig.queue.pool.slice(OUT).unwrap().copy_from(&[9; 256]);
+        let done = look_at_listed(&rig.core, &rig.queue, (h, ROOT, generation), (ino, b"f"), OUT);
+        assert!(done.is_some() || told() == [9; 256], "nothing of it reached the client");
+        done.map(|done| (done.outcome.status, done.outcome.result, told() == stat))
+    };
+    let generation = rig.applied();
+    assert_eq!((look(generation, h), look(generation, Handle::ROOT)), (Some((0, 256, true)), Some((0, 256, true))));
+    for (ino, mode) in [(ROOT.0, Mode::Exclusive), (ino.0, Mode::Shared)] {
+        let held = rig.core.sets.place(rig.core.sets.arrive(), NOBODY, members([(ino, mode)]));
+        assert_eq!(look(generation, h), None, "another has it, or waits for it");
+        drop(held);
+    }
+    assert!(rig.run(Op::Close { h }).unwrap().is_ok());
+    assert_eq!((look(generation, h), look(generation, Handle::ROOT)), (None, Some((0, 256, true))), "it is closed");
+    rig.core.store.applying.fetch_add(1, Ordering::Relaxed);
+    assert_eq!(look(generation, Handle::ROOT), None, "a record begins");
+    rig.core.store.applied.fetch_add(1, Ordering::Relaxed);
+    assert_eq!(look(generation, Handle::ROOT), None, "it came in between");
+    assert!(look(generation + 1, Handle::ROOT).is_some());
+    assert!(rig.run(Op::Unlink { base: Handle::ROOT, path: NAME }).unwrap().is_ok());
+    assert_eq!(look(generation + 1, Handle::ROOT), None, "its name is gone");
+}
+
+#[test]
 fn long_commands_and_those_that_leave_something_beside_their_effects_take_the_other_way() {
     let rig = Rig::new();
     assert!(rig.make().unwrap().is_ok());

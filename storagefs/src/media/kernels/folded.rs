@@ -25,6 +25,7 @@ const fn keys(bits: u32) -> [i64; 2] {
 #[repr(C, packed)]
 struct Loose<V>(V);
 
+#[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq")]
 fn fold_512(x: __m512i, [low, high]: [i64; 2], with: __m512i) -> __m512i {
     let by = _mm512_set4_epi64(high, low, high, low);
@@ -32,6 +33,7 @@ fn fold_512(x: __m512i, [low, high]: [i64; 2], with: __m512i) -> __m512i {
     _mm512_ternarylogic_epi64::<0x96>(low, high, with)
 }
 
+#[inline]
 #[target_feature(enable = "avx2,vpclmulqdq")]
 fn fold_256(x: __m256i, [low, high]: [i64; 2], with: __m256i) -> __m256i {
     let by = _mm256_set_epi64x(high, low, high, low);
@@ -40,6 +42,7 @@ fn fold_256(x: __m256i, [low, high]: [i64; 2], with: __m256i) -> __m256i {
 }
 
 /// The checksum of what was folded into 256 bits.
+#[inline]
 #[target_feature(enable = "avx2,vpclmulqdq,sse4.2,pclmulqdq")]
 fn reduced(x: __m256i) -> u32 {
     let [low, high] = const { keys(128) };
@@ -50,11 +53,13 @@ fn reduced(x: __m256i) -> u32 {
     !(_mm_crc32_u64(sum, _mm_extract_epi64::<1>(last) as u64) as u32)
 }
 
+#[inline]
 #[target_feature(enable = "avx512f,avx2,vpclmulqdq")]
 fn narrow_512(x: __m512i) -> __m256i {
     fold_256(_mm512_castsi512_si256(x), const { keys(256) }, _mm512_extracti64x4_epi64::<1>(x))
 }
 
+#[inline]
 #[target_feature(enable = "avx2")]
 fn narrow_256(x: __m256i) -> __m256i {
     x
@@ -79,7 +84,11 @@ macro_rules! kernel {
                 // others have it (the caller's promise). Volatile: one load, into a register.
                 unsafe {
                     let v = from.add(i).read_volatile().0;
-                    if THROUGH { $stream(to.add(i), v) } else { $store(to.add(i), v) }
+                    if THROUGH {
+                        $stream(to.add(i), v)
+                    } else {
+                        $store(to.add(i), v)
+                    }
                     v
                 }
             };
