@@ -167,7 +167,7 @@ pub struct DirentPlusHead {
 }
 
 /// Bytes of an entry of a ReadDirPlus stream before its name.
-pub const DIRENT_PLUS_HEAD: usize = size_of::<DirentPlusHead>() + size_of::<StatBody>();
+pub(crate) const DIRENT_PLUS_HEAD: usize = size_of::<DirentPlusHead>() + size_of::<StatBody>();
 /// Bytes of the longest entry of a ReadDirPlus stream.
 pub const DIRENT_PLUS_MAX: usize = dirent_plus_len(NAME_MAX);
 

@@ -433,12 +433,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn layers() -> impl Strategy<Value = Vec<BTreeMap<u64, Option<u8>>>> {
+        prop::collection::vec(prop::collection::btree_map(0..12u64, prop::option::of(any::<u8>()), 0..9), 0..4)
+    }
+
     proptest! {
         #[test]
-        fn layers_laid_over_each_other_are_a_map_that_the_newest_wrote_last(
-            layers in prop::collection::vec(prop::collection::btree_map(0..12u64, prop::option::of(any::<u8>()), 0..9), 0..4)
-        ) {
-            let merged = layers.iter().fold(Vec::new(), |newer, layer| overlaid(newer, layer.clone().into_iter().collect()));
+        fn layers_laid_over_each_other_are_a_map_that_the_newest_wrote_last(layers in layers()) {
+            let below = |newer, layer: &BTreeMap<_, _>| overlaid(newer, layer.clone().into_iter().collect());
+            let merged = layers.iter().fold(Vec::new(), below);
             let mut map = BTreeMap::new();
             layers.iter().rev().for_each(|layer| map.extend(layer.clone()));
             prop_assert_eq!(merged, map.into_iter().collect::<Vec<_>>());
