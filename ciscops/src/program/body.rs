@@ -185,7 +185,7 @@ pub(super) fn encode(p: &Program) -> Vec<u8> {
     out
 }
 
-/// The same as bytes.
+/// An entry of the table of ranges, as bytes.
 pub(super) fn range_bytes(r: PoolRange) -> [u8; RANGE_BYTES] {
     (u64::from(r.off) | u64::from(r.len) << 32).to_le_bytes()
 }

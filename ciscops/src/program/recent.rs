@@ -92,3 +92,45 @@ impl Program {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Builder, Bytes, Micro, Place, Value};
+    use super::*;
+    use crate::{Handle, OpenFlags};
+
+    const POOL: u32 = 4096;
+
+    /// A program that writes some of a pool range's bytes, and so many of `text`, into the file at a path.
+    fn body(path: &[u8], text: &[u8], range: PoolRange) -> Vec<u8> {
+        let mut b = Builder::new();
+        let payload = b.pool(range.len);
+        let file = b.open(Handle::ROOT, path, OpenFlags::WRITE, 0);
+        let literal = b.literal(text);
+        for from in [Bytes::Pool(payload), literal] {
+            b.push(Micro::Write { file, place: Place::At(Value::Imm(0)), from, fold: None, at: None });
+        }
+        b.finish().unwrap().bind(&[range]).unwrap()
+    }
+
+    #[test]
+    fn a_program_becomes_what_a_body_like_its_own_says() {
+        let (near, far) = (PoolRange::new(0, 64), PoolRange::new(512, 64));
+        let said = body(b"name", b"some", near);
+        // The same length in all: what differs is where things lie, a name, and how the data is cut.
+        let others = [body(b"name", b"some", far), body(b"mane", b"emos", near), body(b"n", b"longest", far)];
+        for other in others {
+            let mut program = Program::decode(&said, POOL).unwrap();
+            assert_eq!(program.becomes(&said, &other, POOL), Ok(()));
+            assert_eq!(program, Program::decode(&other, POOL).unwrap());
+        }
+        let outside = body(b"name", b"some", PoolRange::new(POOL - 63, 64));
+        let mut empty = said.clone();
+        let name = empty.windows(4).position(|b| b == b"name").unwrap();
+        empty[name] = 0;
+        for (wrong, errno) in [(outside, Errno::FAULT), (empty, Errno::INVAL)] {
+            assert_eq!(Program::decode(&said, POOL).unwrap().becomes(&said, &wrong, POOL), Err(errno));
+            assert_eq!(Program::decode(&wrong, POOL).map_err(Errno::from), Err(errno));
+        }
+    }
+}

@@ -200,7 +200,7 @@ impl Listing {
                 let named = entry.name != b"." && entry.name != b"..";
                 watched = watched && (!named || core.watches.add(core, &cx.queue, watch - 1, InodeNo(entry.ino)));
                 let is_of_then = self.entry(cx, (h, dir, generation.filter(|_| named)), &entry, range).await?;
-                // The store has changed: what follows is looked up by name.
+                // The store may have changed: what follows is looked up by name.
                 generation = generation.filter(|_| is_of_then || !named);
                 self.used += len;
                 self.next = entry.next_cookie;
