@@ -4,7 +4,7 @@ use crate::flags::{
     AccessMask, ChecksumKind, FallocMode, KeyKind, LockAction, LockKind, LockSpace, OpenFlags, RenameFlags, Whence,
     XattrFlags,
 };
-use crate::{Handle, PoolRange};
+use crate::{Handle, Hints, PoolRange};
 
 /// When the effects must be on the medium, relative to the completion.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -93,6 +93,8 @@ pub struct Command {
     pub posted: bool,
     /// Where its compute stages run.
     pub placement: Placement,
+    /// What its client says of its urgency, and of what it writes.
+    pub hints: Hints,
     /// What to do.
     pub op: Op,
 }
@@ -108,6 +110,7 @@ impl Command {
             detectable: false,
             posted: false,
             placement: Placement::Auto,
+            hints: Hints::NONE,
             op,
         }
     }
@@ -115,6 +118,12 @@ impl Command {
     /// The same, its compute stages placed.
     pub fn with_placement(mut self, placement: Placement) -> Command {
         self.placement = placement;
+        self
+    }
+
+    /// The same, with hints.
+    pub fn with_hints(mut self, hints: Hints) -> Command {
+        self.hints = hints;
         self
     }
 

@@ -9,7 +9,7 @@ use crate::limits::{
 use crate::optable::{Opcode, put_operands, take_operands};
 use crate::program::{HEADER_BYTES, MICRO_BYTES};
 use crate::sqe::{RawCommand, flags};
-use crate::{Cqe, Errno, PoolRange, Sqe, StatBody};
+use crate::{Cqe, Errno, Hints, PoolRange, Sqe, StatBody};
 
 /// What the decoder must know of the session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +40,8 @@ pub fn validate(raw: &RawCommand, limits: &SessionLimits) -> Result<Command, Err
         return Err(Errno::INVAL);
     }
     let placement = if sqe.flags & PLACED == 0 { Placement::Auto } else { take_placement(sqe.flags, &op)? };
-    Ok(Command { seq: sqe.sequence, durability, mode, after_durable, detectable, posted, placement, op })
+    let hints = if sqe.flags & flags::HINTS == 0 { Hints::NONE } else { take_hints(sqe.flags)? };
+    Ok(Command { seq: sqe.sequence, durability, mode, after_durable, detectable, posted, placement, hints, op })
 }
 
 /// What has no meaning without an answer that is waited for.
@@ -59,6 +60,11 @@ fn take_placement(bits: u16, op: &Op) -> Result<Placement, Errno> {
         0 => Ok(Placement::Auto),
         _ => Ok(Placement::Device),
     }
+}
+
+#[cold]
+fn take_hints(bits: u16) -> Result<Hints, Errno> {
+    Hints::from_wire((bits & flags::HINTS) >> flags::HINTS_SHIFT).ok_or(Errno::INVAL)
 }
 
 fn take_flags(bits: u16) -> Result<(Durability, TxnMode, bool), Errno> {
@@ -94,7 +100,8 @@ impl Command {
                 Placement::Auto => 0,
                 Placement::Device => 1 << flags::PLACEMENT_SHIFT,
                 Placement::Slot { or_core } => 3 << flags::PLACEMENT_SHIFT | if or_core { flags::OR_CORE } else { 0 },
-            };
+            }
+            | self.hints.to_wire() << flags::HINTS_SHIFT;
         sqe
     }
 }

@@ -1,7 +1,7 @@
 //! The contract of host and device. docs/COMMANDS.md is its specification.
 //!
 //! What lives here: queue entries (`sqe`), the op table and decoder (`optable`, `codec`, `decode`), typed commands
-//! (`command`, `flags`), bodies that travel in the pool (`bodies`, `dirent`, `virt`), shared memory (`pool`), the
+//! (`command`, `flags`, `hints`), bodies that travel in the pool (`bodies`, `dirent`, `virt`), shared memory (`pool`), the
 //! rings with their wake-up protocol (`ring`), attach messages (`attach`), recorded slices (`trace`), which files a
 //! mount's kernel has mapped (`mapped`), the interpreter over an abstract `Target` (`target`, `interp`, `catalogue`),
 //! and fused programs (`program`).
@@ -19,6 +19,7 @@ pub mod decode;
 pub mod dirent;
 pub mod error;
 pub mod flags;
+pub mod hints;
 pub mod ids;
 pub mod interp;
 pub mod limits;
@@ -42,6 +43,7 @@ pub use flags::{
     Access, AccessMask, ChecksumKind, FallocMode, KeyKind, LockAction, LockKind, LockSpace, OpenFlags, OutcomeState,
     RenameFlags, SetAttrMask, Whence, XattrFlags,
 };
+pub use hints::{Hints, Life, Priority};
 pub use ids::{Handle, InodeNo};
 pub use interp::{Outcome, Registers};
 pub use optable::{OPS, OpSpec, Opcode};

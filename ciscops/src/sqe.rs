@@ -112,8 +112,12 @@ pub mod flags {
     /// Bit 9: with placement 3, a core may do what no slot can, or what a slot has lost. EINVAL with any other
     /// placement.
     pub const OR_CORE: u16 = 1 << 9;
+    /// Bits 10-14: hints, as [`Hints::to_wire`](crate::Hints::to_wire) has them. EINVAL with what none has.
+    pub const HINTS_SHIFT: u16 = 10;
+    /// Bits of hints.
+    pub const HINTS: u16 = 0x1f << HINTS_SHIFT;
     /// Every bit that has a meaning.
-    pub const ALL: u16 = 0x3ff;
+    pub const ALL: u16 = 0x7fff;
 }
 
 /// An SQE as copied out of the ring: private bytes, not yet believed.

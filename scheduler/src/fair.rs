@@ -343,7 +343,7 @@ impl<L: Level> Policy for Fair<L> {
             Some(lender) => self.charge_proxy(tenant, lender, cost.time_ns),
         };
         self.charge_tenant(tenant, delta);
-        self.charge_queue(tenant, inode, cost.time_ns);
+        self.charge_queue(tenant, inode, cost.queue_ns());
     }
 
     fn remove(&mut self, token: Token) -> Option<Entry> {

@@ -35,6 +35,19 @@ pub struct Cost {
     pub time_ns: u64,
     /// The tenant in whose place it was picked ([`Policy::lender`]), if in another's than its own.
     pub lender: Option<TenantId>,
+    /// The command's own weight among those of its tenant: its inode queue is charged the time times
+    /// [`WEIGHT_DEFAULT`] over this, its tenant the time. 0 stands for [`WEIGHT_DEFAULT`].
+    pub weight: u32,
+}
+
+impl Cost {
+    /// What the inode queue is charged, nanoseconds.
+    pub(crate) fn queue_ns(&self) -> u64 {
+        match self.weight {
+            0 | WEIGHT_DEFAULT => self.time_ns,
+            weight => (u128::from(self.time_ns) * u128::from(WEIGHT_DEFAULT) / u128::from(weight)) as u64,
+        }
+    }
 }
 
 /// Decides the order in which runnable commands get a device core. One instance per device, shared by its cores under

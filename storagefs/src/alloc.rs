@@ -11,7 +11,7 @@ use crate::limits::PAGE_BLOCKS;
 use crate::overlay::Base;
 use crate::tree::{Key, Pages, kind};
 use std::sync::Arc;
-use weldfs_ciscops::Errno;
+use weldfs_ciscops::{Errno, Life};
 use weldfs_journal::BlockNo;
 use weldfs_locks::Mutex;
 
@@ -24,8 +24,12 @@ pub struct Run {
     pub count: u32,
 }
 
-/// Places where allocation goes on; files are spread over them by inode number.
-const CURSORS: usize = 16;
+/// Places where allocation goes on for what nothing is known of; files are spread over them by inode number.
+const ORDINARY: usize = 16;
+/// The same for what has each life that a client can name.
+const PER_LIFE: usize = 4;
+/// All of them.
+const CURSORS: usize = ORDINARY + PER_LIFE * (Life::ALL.len() - 1);
 /// Blocks a cursor claims at a time, at most.
 const STRETCH: u64 = 256;
 /// Free blocks in whole pages beyond which none is counted.
@@ -214,6 +218,14 @@ impl Inner {
     }
 }
 
+/// Where allocation goes on for a file, and for what has this life.
+fn cursor(hint: u64, life: Life) -> usize {
+    match life as usize {
+        0 => (hint % ORDINARY as u64) as usize,
+        life => ORDINARY + (life - 1) * PER_LIFE + (hint % PER_LIFE as u64) as usize,
+    }
+}
+
 /// The allocator. All methods may be called by any thread.
 #[derive(Debug)]
 pub struct Alloc {
@@ -370,15 +382,16 @@ impl Alloc {
         self.inner.lock().free
     }
 
-    /// Takes up to `want` neighbouring blocks (at least one). Files with the same `hint` lie together.
+    /// Takes up to `want` neighbouring blocks (at least one). Files with the same `hint` lie together, and what has
+    /// another `life` lies elsewhere, as long as there are stretches for that.
     ///
     /// # Errors
     /// ENOSPC when no block is free; `Miss` when a group's bitmap is cold.
-    pub fn take(&self, want: u32, hint: u64) -> FsResult<Run> {
+    pub fn take(&self, want: u32, hint: u64, life: Life) -> FsResult<Run> {
         let geometry = &self.geometry;
         let data = geometry.data_blocks();
         let mut inner = self.inner.lock();
-        let c = (hint % CURSORS as u64) as usize;
+        let c = cursor(hint, life);
         let Cursor { next, end } = inner.cursors[c];
         if let Some(run) = inner.go_on(geometry, (next, end.min(data.end)), u64::from(want.max(1))) {
             inner.cursors[c].next = next + run;
@@ -513,6 +526,15 @@ mod tests {
             let run = (i..256).take_while(|i| !a.get(*i)).count();
             assert_eq!((a.free_run(i, 256), a.free_run(i, 7)), (run, run.min(7)), "at {i}");
         }
+    }
+
+    #[test]
+    fn every_life_has_its_own_cursors() {
+        let mut seen = std::collections::BTreeMap::new();
+        for life in Life::ALL {
+            (0..64).for_each(|ino| assert_eq!(*seen.entry(cursor(ino, life)).or_insert(life), life));
+        }
+        assert_eq!(seen.len(), CURSORS);
     }
 
     fn geometry() -> Geometry {

@@ -245,10 +245,10 @@ fn check(raw: &Raw<'_>, items: &[Item<'_>]) -> Result<(), Errno> {
 fn send(raw: &Raw<'_>, items: &mut [Item<'_>], done: &mut Vec<Cqe>) -> Result<(), Errno> {
     let (client, epoch, how) = raw.parts();
     let (need, bound) = (pool_bytes(items), bound_channel(items.iter().flat_map(Item::channels))?);
-    let (durability, mode, after_durable) = (how.durability, how.mode, how.after_durable);
+    let (durability, mode, after_durable, hints) = (how.durability, how.mode, how.after_durable, how.hints);
     let mut go = |queue: &mut Queue| {
         let range = queue.alloc(u32::try_from(need).map_err(|_| Errno::NOMEM)?)?;
-        let command = |op| Command { durability, mode, after_durable, ..Command::new(0, op) };
+        let command = |op| Command { durability, mode, after_durable, hints, ..Command::new(0, op) };
         let result = execute(queue, range, command, items, done);
         queue.free(range);
         result

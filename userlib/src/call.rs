@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::outcome::{CommandId, Tag};
 use crate::queue::Queue;
 use std::rc::Rc;
-use weldfs_ciscops::{Command, Cqe, Durability, Errno, Op, PoolRange, SharedBytes, TxnMode};
+use weldfs_ciscops::{Command, Cqe, Durability, Errno, Hints, Op, PoolRange, SharedBytes, TxnMode};
 
 /// What a caller may choose for any op.
 #[derive(Debug, Clone, Copy, Default)]
@@ -19,6 +19,7 @@ pub(crate) struct How<'t> {
     pub(crate) mode: TxnMode,
     /// Where the catalogue computes.
     pub(crate) placement: Placement,
+    pub(crate) hints: Hints,
 }
 
 /// The pool ranges of one call; `owned` ones were allocated for it and go back after it.
@@ -110,6 +111,7 @@ fn execute<const I: usize, const O: usize>(
             detectable: how.tag.is_some(),
             posted: false,
             placement: how.placement.of(&op),
+            hints: how.hints,
             op,
         };
         if let Some(tag) = how.tag {

@@ -7,12 +7,13 @@ use crate::meta::Metadata;
 use crate::raw::{Opened, Raw, Written};
 use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
 use std::ops::{Bound, RangeBounds};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 use weldfs_ciscops::flags::{
     ChecksumKind, FallocMode, LockKind, LockSpace, OpenFlags, SetAttrMask, Whence, XattrFlags,
 };
 use weldfs_ciscops::limits::FILE_OFFSET_MAX;
-use weldfs_ciscops::{At, Durability, Errno, Handle, SetAttrBody};
+use weldfs_ciscops::{At, Durability, Errno, Handle, Hints, SetAttrBody};
 
 /// An open file (or directory) in the device: a handle on an open file description. `Send` and `Sync`; reads and
 /// writes without an offset share the description's, which lives in the device and moves atomically.
@@ -25,17 +26,19 @@ pub struct File {
     epoch: u64,
     opened: Opened,
     durability: Durability,
+    /// As [`Hints::to_wire`] has them.
+    hints: AtomicU16,
 }
 
 impl File {
     pub(crate) fn new(client: Client, epoch: u64, opened: Opened) -> File {
         let durability = client.default_durability();
-        File { client, epoch, opened, durability }
+        File { client, epoch, opened, durability, hints: AtomicU16::new(0) }
     }
 
     /// The file through the raw layer.
     pub fn raw(&self) -> Raw<'_> {
-        Raw::new(&self.client, self.epoch, self.durability)
+        Raw::new(&self.client, self.epoch, self.durability).hints(self.hints())
     }
 
     /// Its handle, for raw calls. Valid while the file lives.
@@ -66,6 +69,17 @@ impl File {
     /// Chooses the durability of later changes through this `File`; the default is the client's.
     pub fn set_durability(&mut self, durability: Durability) {
         self.durability = durability;
+    }
+
+    /// Chooses the hints of later calls through this `File`, on any thread; at first there are none. They belong to it
+    /// and not to what it has open, and change no result.
+    pub fn set_hints(&self, hints: Hints) {
+        self.hints.store(hints.to_wire(), Ordering::Relaxed);
+    }
+
+    /// The hints of its calls.
+    pub fn hints(&self) -> Hints {
+        Hints::from_wire(self.hints.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
     /// Reads from `offset` (bytes); returns the bytes read, fewer than the room only at the end of the file.

@@ -81,8 +81,8 @@ pub use weldfs_ciscops::flags::{
     AccessMask, ChecksumKind, FallocMode, LockKind, LockSpace, OpenFlags, RenameFlags, Whence, XattrFlags,
 };
 pub use weldfs_ciscops::{
-    At, Command, Cqe, Direction, Durability, Errno, Handle, LockBody, Op, PoolRange, SetAttrBody, StatBody, StatfsBody,
-    TxnMode, VirtRange, VirtSpec, WireTime,
+    At, Command, Cqe, Direction, Durability, Errno, Handle, Hints, Life, LockBody, Op, PoolRange, Priority,
+    SetAttrBody, StatBody, StatfsBody, TxnMode, VirtRange, VirtSpec, WireTime,
 };
 
 /// The examples of docs/API.md, compiled.

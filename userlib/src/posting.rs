@@ -69,7 +69,7 @@ impl Raw<'_> {
             let asked = if wishes.look && !queue.is_inline() { Asked::of(queue, flags) } else { Asked::none() };
             let (look, watch) = (asked.room, asked.watch);
             let op = Op::Open { base, path, flags, mode: mode & 0o7777, placeholder: 0, look, watch };
-            let command = Command::new(0, op).with_durability(how.durability);
+            let command = Command::new(0, op).with_durability(how.durability).with_hints(how.hints);
             let place = (queue.id(), queue.recalls());
             let answer = queue.execute(&if asks { command.posted() } else { command });
             let look = asked.take(queue, &answer);
@@ -167,7 +167,7 @@ impl Raw<'_> {
                     Err(_) => return Ok(false),
                 },
             };
-            let command = Command::new(0, build(range)).with_durability(how.durability).posted();
+            let command = Command::new(0, build(range)).with_durability(how.durability).with_hints(how.hints).posted();
             lease.blocks.fetch_add(blocks, Ordering::Relaxed);
             queue.post(&command, Posted { range, lease: Some(lease.clone()), blocks, writes })?;
             if queue.recalls() != lease.recalls {

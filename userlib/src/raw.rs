@@ -21,7 +21,7 @@ use weldfs_ciscops::flags::{
 };
 use weldfs_ciscops::interp::CREATED;
 use weldfs_ciscops::{
-    At, Cqe, Durability, Errno, Handle, LockBody, Op, PoolRange, SetAttrBody, StatBody, StatfsBody, TxnMode,
+    At, Cqe, Durability, Errno, Handle, Hints, LockBody, Op, PoolRange, SetAttrBody, StatBody, StatfsBody, TxnMode,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -94,6 +94,12 @@ impl<'c> Raw<'c> {
     /// The same with another place for the compute part of the calls of the [`catalogue`](crate::catalogue).
     pub fn placement(mut self, placement: Placement) -> Raw<'c> {
         self.how.placement = placement;
+        self
+    }
+
+    /// The same with hints: how urgent calls are, and how long what they write will stay. They change no result.
+    pub fn hints(mut self, hints: Hints) -> Raw<'c> {
+        self.how.hints = hints;
         self
     }
 

@@ -209,12 +209,20 @@ fn each_refusal_has_its_errno() {
         (flags::OR_CORE, Errno::INVAL),
         (flags::POSTED, Errno::INVAL),
         (flags::DETECTABLE, Errno::INVAL),
-        (1 << 10, Errno::INVAL),
+        (5 << 12, Errno::INVAL),
+        (7 << 12 | 3 << 10, Errno::INVAL),
         (1 << 15, Errno::INVAL),
     ] {
         assert_eq!(decode(Sqe { flags: bits, ..sqe }), Err(errno), "flags {bits:#x}");
     }
     assert_eq!(decode(Sqe { flags: 1 << 4, ..sqe }).map(|c| c.op), Ok(Op::Nop), "placement device");
+    for priority in Priority::ALL {
+        for life in Life::ALL {
+            let bits = (priority as u16) << 10 | (life as u16) << 12;
+            let hinted = decode(Sqe { flags: bits, ..sqe }).map(|c| (c.hints, c.encode().flags));
+            assert_eq!(hinted, Ok((Hints { priority, life }, bits)), "any op has hints");
+        }
+    }
     let append = Op::AppendChecksumWrite { h, kind: ChecksumKind::Crc32c, src: path };
     let placed = |bits| decode(Sqe { flags: bits, ..Command::new(1, append).encode() }).map(|c| c.placement);
     assert_eq!(placed(0), Ok(Placement::Auto));

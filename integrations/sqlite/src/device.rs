@@ -5,6 +5,7 @@
 
 use crate::code;
 use crate::fault::{Done, Fault};
+use crate::frame::Logs;
 use crate::tail::Tail;
 use std::collections::HashMap;
 use std::io;
@@ -25,6 +26,8 @@ pub struct Device {
     process: Process,
     /// What is going on with databases in it, by their paths.
     pub commits: Commits,
+    /// Their write-ahead logs.
+    pub logs: Logs,
     /// Whether a SQLite that can do a commit as one write shall.
     pub batch: bool,
 }
@@ -50,10 +53,10 @@ impl Device {
             let why = "a directory of the host promises no order and no atomicity; use SQLite's own VFS there";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
-        let (process, commits) = (Process::current(), Commits::default());
+        let (process, commits, logs) = (Process::current(), Commits::default(), Logs::default());
         // In order, and durable when something says so; whatever the device does by default.
         let client = client.durability(Durability::Volatile);
-        Ok(Device { client, uuid: info.uuid, process, commits, batch })
+        Ok(Device { client, uuid: info.uuid, process, commits, logs, batch })
     }
 }
 

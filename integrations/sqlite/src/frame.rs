@@ -1,55 +1,348 @@
-//! A frame of a write-ahead log: SQLite writes its head and its page one right after the other, and they go to the
-//! device as one write.
+//! Frames of a write-ahead log on their way to the device.
 //!
-//! Held back is only a head that follows on what was written last, for only then its page comes next. One that is
-//! written anew in place (checksums of earlier frames) is an end in itself.
+//! SQLite writes each frame's head and page by a call of its own, at the end of the log, and nothing reads a frame
+//! before the index says that it is there, which is after the frame that ends its transaction was written. So frames
+//! are held back until that one, which its head tells, and go to the device as one write. If the last commits were
+//! synced, that write is durable, and the sync has nothing left to do: see [`Guess`].
+//!
+//! Frames belong to whichever connection holds SQLite's write lock. What is held back when it is given up is of a
+//! transaction that was rolled back; the next writer's frames go to the same place, so it must never be sent after that.
+//! A connection that took no such lock (`locking_mode=exclusive`) has only heads held back.
 
-use std::io::{self, IoSlice};
-use weldfs::{At, File};
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use weldfs::{Durability, File};
+use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
+use weldfs_locks::Mutex;
 
 /// Bytes of a frame's head.
 const HEAD: usize = 24;
+/// Where a head says how many pages the database has after the commit that the frame ends; 0: it ends none.
+const SIZE_AFTER: std::ops::Range<usize> = 4..8;
+/// Bytes of the largest page.
+const PAGE_MAX: usize = 65536;
+/// Held back at most, bytes: one write.
+const MOST: usize = ATOMIC_WRITE_MAX as usize;
+/// Memory that is kept for the next transaction, bytes.
+const KEPT: usize = 256 << 10;
 
-/// What was written last through one open log.
+/// The logs of a device's databases that this process has open.
 #[derive(Default)]
+pub struct Logs(Mutex<HashMap<Vec<u8>, Weak<Log>>>);
+
+/// One log, for all connections of this process.
+#[derive(Default)]
+pub struct Log {
+    /// A connection of this process holds the write lock.
+    written: AtomicBool,
+    held: Mutex<Vec<Weak<Mutex<Held>>>>,
+}
+
+/// What one connection has written and the device has not.
+#[derive(Default)]
+struct Held {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+/// A connection's way into a log.
 pub struct Frames {
-    /// A head without its page, and where it goes.
-    head: Option<(u64, [u8; HEAD])>,
+    log: Arc<Log>,
+    held: Arc<Mutex<Held>>,
     /// Where the last write ended.
     end: u64,
+    /// It was a head; and whether the last head was that of a frame that ends a commit.
+    page_next: bool,
+    ends_commit: bool,
+    guess: Guess,
+}
+
+impl Logs {
+    /// That of a database.
+    pub fn of(&self, database: &[u8]) -> Arc<Log> {
+        let mut all = self.0.lock();
+        if let Some(log) = all.get(database).and_then(Weak::upgrade) {
+            return log;
+        }
+        all.retain(|_, log| log.strong_count() > 0);
+        let log = Arc::new(Log::default());
+        all.insert(database.to_vec(), Arc::downgrade(&log));
+        log
+    }
+}
+
+impl Log {
+    /// The write lock was taken, or is about to be given back. What is held back is of a transaction that is over.
+    pub fn written(&self, written: bool) {
+        self.written.store(written, Ordering::Release);
+        let mut all = self.held.lock();
+        all.retain(|held| held.upgrade().inspect(|held| held.lock().clear()).is_some());
+    }
+}
+
+impl Held {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(KEPT);
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    /// Sends it. Gone whatever comes of it: SQLite gives up what failed, and another connection may write in its place.
+    fn send(&mut self, file: &File, durability: Durability) -> io::Result<()> {
+        if self.bytes.is_empty() {
+            return Ok(());
+        }
+        let sent = file.write_all_with(&self.bytes, self.start, durability);
+        self.clear();
+        sent
+    }
 }
 
 impl Frames {
-    /// Writes, now or with the page that follows.
-    pub fn write(&mut self, file: &File, data: &[u8], at: u64) -> io::Result<()> {
-        if let (true, None, Ok(head)) = (at == self.end, self.head, <[u8; HEAD]>::try_from(data)) {
-            self.head = Some((at, head));
-            self.end = at + HEAD as u64;
-            return Ok(());
-        }
-        // Gone whatever comes of it: SQLite gives up what failed, and another connection may write in its place.
-        match self.head.take() {
-            Some((start, head)) if at == start + HEAD as u64 => {
-                let parts = [IoSlice::new(&head), IoSlice::new(data)];
-                // A frame is far shorter than what one command writes whole.
-                file.raw().durability(weldfs::Durability::Volatile).write(
-                    file.handle(),
-                    At::Offset(start),
-                    weldfs::Payload::Gather(&parts),
-                )?;
-            }
-            head => {
-                self.head = head;
-                self.send(file)?;
-                file.write_all_at(data, at)?;
-            }
-        }
+    /// Nothing written yet.
+    pub fn new(log: Arc<Log>) -> Frames {
+        let held = Arc::new(Mutex::new(Held::default()));
+        log.held.lock().push(Arc::downgrade(&held));
+        Frames { log, held, end: 0, page_next: false, ends_commit: false, guess: Guess::default() }
+    }
+
+    /// Writes, now or with what follows; true when all that was written is durable by it. Only what follows on the last
+    /// write may be held back: one that is written anew in place (checksums of earlier frames, a log begun anew) is an
+    /// end in itself.
+    pub fn write(&mut self, file: &File, data: &[u8], at: u64) -> io::Result<bool> {
+        let follows = at == self.end;
+        let page = follows && self.page_next;
+        self.page_next = follows && data.len() == HEAD;
         self.end = at + data.len() as u64;
-        Ok(())
+        let mut held = self.held.lock();
+        if self.page_next {
+            self.ends_commit = data[SIZE_AFTER] != [0; 4];
+            if held.bytes.len() + HEAD + PAGE_MAX > MOST {
+                held.send(file, Durability::Volatile)?;
+            }
+            if held.bytes.is_empty() {
+                held.start = at;
+            }
+            held.bytes.extend_from_slice(data);
+            return Ok(false);
+        }
+        if !page || held.bytes.is_empty() || held.end() != at || data.len() > PAGE_MAX {
+            held.send(file, Durability::Volatile)?;
+            return file.write_all_at(data, at).map(|()| false);
+        }
+        held.bytes.extend_from_slice(data);
+        if !self.ends_commit && self.log.written.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        let durable = self.ends_commit && self.guess.at_commit();
+        held.send(file, if durable { Durability::Durable } else { Durability::Volatile })?;
+        Ok(durable)
     }
 
     /// Everything written is in the device.
     pub fn send(&mut self, file: &File) -> io::Result<()> {
-        self.head.take().map_or(Ok(()), |(at, head)| file.write_all_at(&head, at))
+        self.held.lock().send(file, Durability::Volatile)
+    }
+
+    /// SQLite syncs the log.
+    pub fn synced(&mut self) {
+        self.guess.at_sync();
+    }
+}
+
+/// Whether a commit will be synced, because those before it were. A wrong guess makes durable what need not be, and
+/// costs a flush; each one doubles the number of synced commits in a row that the next guess needs.
+struct Guess {
+    /// The last commit was not synced yet, and whether it was guessed that it would be.
+    open: bool,
+    guessed: bool,
+    /// Commits in a row that were synced.
+    synced: u32,
+    needed: u32,
+}
+
+/// Synced commits in a row that are needed at first: the one sync of a checkpoint is no reason.
+const NEEDED: u32 = 2;
+/// And at most.
+const NEEDED_MAX: u32 = 64;
+
+impl Default for Guess {
+    fn default() -> Guess {
+        Guess { open: false, guessed: false, synced: 0, needed: NEEDED }
+    }
+}
+
+impl Guess {
+    fn at_commit(&mut self) -> bool {
+        if self.open {
+            self.synced = 0;
+            if self.guessed {
+                self.needed = (self.needed * 2).min(NEEDED_MAX);
+            }
+        }
+        (self.open, self.guessed) = (true, self.synced >= self.needed);
+        self.guessed
+    }
+
+    fn at_sync(&mut self) {
+        self.synced += u32::from(std::mem::take(&mut self.open));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weldfs::{Client, OpenOptions};
+    use weldfs_kernel_shim::{Embedded, Source};
+    use weldfs_storagefs::device::DeviceConfig;
+
+    const PAGE: usize = 4096;
+
+    struct Rig {
+        file: File,
+        log: Arc<Log>,
+    }
+
+    impl Rig {
+        fn new() -> Rig {
+            let embedded = Embedded::open(&Source::Ram(64 << 20), DeviceConfig::default()).unwrap();
+            let client = Client::with(Arc::new(embedded)).unwrap();
+            let options = OpenOptions::new().read(true).write(true).create(true);
+            Rig { file: client.open("/a.db-wal", &options).unwrap(), log: Logs::default().of(b"/a.db") }
+        }
+
+        /// A connection that has begun the log.
+        fn connection(&self) -> Frames {
+            let mut frames = Frames::new(self.log.clone());
+            frames.write(&self.file, &[7; 32], 0).unwrap();
+            frames
+        }
+
+        /// Writes frames of one byte each, the last of which ends a commit or not; whether it was durable.
+        fn add(&self, frames: &mut Frames, fills: &[u8], commits: bool) -> bool {
+            let mut durable = false;
+            for (i, fill) in fills.iter().enumerate() {
+                let mut head = [*fill; HEAD];
+                head[SIZE_AFTER].fill(u8::from(commits && i + 1 == fills.len()));
+                frames.write(&self.file, &head, frames.end).unwrap();
+                durable = frames.write(&self.file, &[*fill; PAGE], frames.end).unwrap();
+            }
+            durable
+        }
+
+        /// Pages in the device's file, by what fills them.
+        fn there(&self) -> Vec<u8> {
+            let mut all = vec![0; self.file.metadata().unwrap().len() as usize];
+            self.file.read_exact_at(&mut all, 0).unwrap();
+            all[32..].chunks(HEAD + PAGE).map(|frame| frame[HEAD]).collect()
+        }
+
+        fn commands(&self) -> u64 {
+            let stats: serde_json::Value = serde_json::from_str(&self.file.client().stats_json().unwrap()).unwrap();
+            stats["total"]["commands_by_opcode"]["write"].as_u64().unwrap()
+        }
+    }
+
+    #[test]
+    fn a_transaction_of_the_lock_holder_is_one_write() {
+        let rig = Rig::new();
+        let mut frames = rig.connection();
+        rig.log.written(true);
+        let before = rig.commands();
+        rig.add(&mut frames, &[1, 2, 3], false);
+        assert!(rig.there().is_empty());
+        rig.add(&mut frames, &[4], true);
+        assert_eq!(rig.there(), [1, 2, 3, 4]);
+        assert_eq!(rig.commands() - before, 1);
+        rig.add(&mut frames, &[5], false);
+        frames.send(&rig.file).unwrap();
+        assert_eq!(rig.there(), [1, 2, 3, 4, 5], "what is read of the log is sent before");
+        rig.log.written(false);
+    }
+
+    #[test]
+    fn what_was_rolled_back_is_never_sent_over_what_others_commit() {
+        let rig = Rig::new();
+        let (mut one, mut other) = (rig.connection(), rig.connection());
+        rig.log.written(true);
+        rig.add(&mut one, &[1, 2], false);
+        rig.log.written(false);
+        rig.log.written(true);
+        rig.add(&mut other, &[3], true);
+        rig.log.written(false);
+        one.send(&rig.file).unwrap();
+        assert_eq!(rig.there(), [3]);
+        // It goes on where the other ended, which is not where its own last write did.
+        rig.log.written(true);
+        one.end = other.end;
+        rig.add(&mut one, &[4, 5], true);
+        assert_eq!(rig.there(), [3, 4, 5]);
+    }
+
+    #[test]
+    fn without_the_lock_each_frame_is_a_write() {
+        let rig = Rig::new();
+        let mut frames = rig.connection();
+        rig.add(&mut frames, &[1, 2], false);
+        assert_eq!(rig.there(), [1, 2]);
+    }
+
+    #[test]
+    fn what_is_written_in_place_and_behind_a_commit_is_there_at_once() {
+        let rig = Rig::new();
+        let mut frames = rig.connection();
+        rig.log.written(true);
+        rig.add(&mut frames, &[1, 2], false);
+        // A page once more in the same transaction, then new checksums, then what fills a sector behind a commit.
+        frames.write(&rig.file, &[9; PAGE], 32 + HEAD as u64).unwrap();
+        assert_eq!(rig.there(), [9, 2]);
+        frames.end = 32 + 2 * (HEAD + PAGE) as u64;
+        rig.add(&mut frames, &[3], true);
+        frames.write(&rig.file, &[8; HEAD], 32).unwrap();
+        let mut head = [0; HEAD];
+        rig.file.read_exact_at(&mut head, 32).unwrap();
+        assert_eq!(head, [8; HEAD]);
+        frames.end = 32 + 3 * (HEAD + PAGE) as u64;
+        frames.write(&rig.file, &[1; HEAD], frames.end).unwrap();
+        frames.write(&rig.file, &[5; PAGE / 2], frames.end).unwrap();
+        frames.write(&rig.file, &[5; PAGE / 2], frames.end).unwrap();
+        assert_eq!(rig.there(), [9, 2, 3, 5]);
+    }
+
+    #[test]
+    fn a_transaction_of_any_size_arrives() {
+        let rig = Rig::new();
+        let mut frames = rig.connection();
+        rig.log.written(true);
+        let fills: Vec<u8> = (0..600).map(|i| (i % 251) as u8).collect();
+        let before = rig.commands();
+        rig.add(&mut frames, &fills, true);
+        assert_eq!(rig.there(), fills);
+        assert_eq!(rig.commands() - before, 3, "2.4 MiB");
+    }
+
+    #[test]
+    fn commits_are_durable_by_themselves_while_they_are_synced() {
+        let rig = Rig::new();
+        let mut frames = rig.connection();
+        rig.log.written(true);
+        let mut commit = |sync: bool| {
+            let durable = rig.add(&mut frames, &[1], true);
+            if sync {
+                frames.synced();
+            }
+            durable
+        };
+        assert_eq!([true; 4].map(&mut commit), [false, false, true, true]);
+        // Not synced, as is known at the next one.
+        assert_eq!([false; 3].map(&mut commit), [true, false, false]);
+        // As at a checkpoint, under synchronous=NORMAL.
+        assert_eq!([true, false, true, false].map(&mut commit), [false; 4]);
+        assert_eq!([true; 6].map(&mut commit), [false, false, false, false, true, true], "four are needed now");
     }
 }

@@ -8,7 +8,7 @@ use crate::atomic::Gathered;
 use crate::code;
 use crate::device::Device;
 use crate::fault::{Done, Fault};
-use crate::frame::Frames;
+use crate::frame::{Frames, Log};
 use crate::locks::{self, Level};
 use crate::name::{Name, database_of};
 use crate::open::{Control, Io};
@@ -40,8 +40,9 @@ pub struct Stored {
     /// Of a rollback journal.
     tail: Option<Arc<Tail>>,
     /// Of a write-ahead log.
-    frames: Frames,
-    shared: Option<Shared>,
+    frames: Option<Frames>,
+    /// Of a database, and its log.
+    shared: Option<Joined>,
     device: Arc<Device>,
     name: Name,
     ino: u64,
@@ -57,6 +58,30 @@ pub struct Stored {
     persist_wal: c_int,
     powersafe: c_int,
     errno: i32,
+}
+
+/// The shared memory of a database's log, and the log.
+struct Joined {
+    shared: Shared,
+    log: Arc<Log>,
+    /// The write lock is held.
+    writes: bool,
+}
+
+impl Joined {
+    fn writes(&mut self, writes: bool) {
+        self.writes = writes;
+        self.log.written(writes);
+    }
+}
+
+impl Drop for Joined {
+    /// The lock goes with what it was taken by.
+    fn drop(&mut self) {
+        if self.writes {
+            self.writes(false);
+        }
+    }
 }
 
 impl Stored {
@@ -78,10 +103,11 @@ impl Stored {
             device.commits.journal_opened(db, tail.clone());
             tail
         });
+        let log = database_of(&name.path).filter(|_| kind == Kind::Log).map(|db| device.logs.of(db));
         Ok(Stored {
             file: Some(file),
             tail,
-            frames: Frames::default(),
+            frames: log.map(Frames::new),
             shared: None,
             device,
             name,
@@ -109,9 +135,9 @@ impl Stored {
 
     /// Before a read, a sync or a cut of a log: what was written to it is in the device.
     fn frames_first(&mut self, code: c_int) -> Done {
-        if self.kind == Kind::Log {
+        if let Some(frames) = &mut self.frames {
             let file = self.file.as_deref().ok_or_else(|| Fault::quiet(code))?;
-            let sent = self.frames.send(file);
+            let sent = frames.send(file);
             sent.map_err(|e| self.failed(code, e, "write"))?;
         }
         Ok(())
@@ -202,9 +228,10 @@ impl Io for Stored {
         self.journal_first(code::IOERR_WRITE)?;
         self.device.client()?;
         let Some(file) = self.file.as_deref() else { return Err(Fault::quiet(code::IOERR_WRITE)) };
-        if self.kind == Kind::Log {
-            let written = self.frames.write(file, data, at);
-            return written.map_err(|e| self.failed(code::IOERR_WRITE, e, "write"));
+        if let Some(frames) = &mut self.frames {
+            let written = frames.write(file, data, at);
+            self.settled = written.map_err(|e| self.failed(code::IOERR_WRITE, e, "write"))?;
+            return Ok(());
         }
         let written = self.tail.as_ref().map_or_else(|| file.write_all_at(data, at), |tail| tail.write(data, at));
         written.map_err(|e| self.failed(code::IOERR_WRITE, e, "write"))
@@ -240,6 +267,7 @@ impl Io for Stored {
     /// database takes part: the database's pages are in the log before that end, whatever is durable when.
     fn sync(&mut self) -> Done {
         let alone = std::mem::take(&mut self.alone);
+        self.frames.as_mut().into_iter().for_each(Frames::synced);
         if self.settled {
             return Ok(());
         }
@@ -348,15 +376,25 @@ impl Io for Stored {
 
     fn shm_map(&mut self, region: u32, bytes: u32, make: bool) -> Done<*mut c_void> {
         if self.shared.is_none() {
-            self.shared = Some(Shared::join(&self.device, &self.name, self.ino)?);
+            let shared = Shared::join(&self.device, &self.name, self.ino)?;
+            self.shared = Some(Joined { shared, log: self.device.logs.of(&self.name.path), writes: false });
         }
-        self.shared.as_mut().map_or(Err(Fault::quiet(code::IOERR_SHMMAP)), |shared| shared.map(region, bytes, make))
+        let joined = self.shared.as_mut().ok_or_else(|| Fault::quiet(code::IOERR_SHMMAP))?;
+        joined.shared.map(region, bytes, make)
     }
 
     fn shm_lock(&mut self, first: u32, n: u32, flags: c_int) -> Done {
         self.device.client()?;
-        let shared = self.shared.as_mut().ok_or_else(|| Fault::quiet(code::IOERR_SHMLOCK))?;
-        shared.lock(first, n, flags)
+        let joined = self.shared.as_mut().ok_or_else(|| Fault::quiet(code::IOERR_SHMLOCK))?;
+        let (writer, unlocks) = (first == 0 && flags & code::SHM_EXCLUSIVE != 0, flags & code::SHM_UNLOCK != 0);
+        if writer && unlocks {
+            joined.writes(false);
+        }
+        joined.shared.lock(first, n, flags)?;
+        if writer && !unlocks {
+            joined.writes(true);
+        }
+        Ok(())
     }
 
     fn shm_unmap(&mut self) -> Done {

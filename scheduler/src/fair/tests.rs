@@ -44,6 +44,37 @@ fn device_time_follows_the_weights_of_tenants_whatever_their_slices_cost() {
     }
 }
 
+/// Serves two tenants, the first one with two files, each always with a command queued; what each file got. `weight`:
+/// of a command of that tenant and file.
+fn served_by_file(kind: PolicyKind, weight: impl Fn(&Entry) -> u32) -> [u64; 3] {
+    let mut p = kind.build(64);
+    (0..8).for_each(|i| p.enqueue(entry(0, u64::from(i % 2), i)));
+    (8..12).for_each(|i| p.enqueue(entry(1, 2, i)));
+    let mut by_file = [0; 3];
+    for _ in 0..18_000 {
+        let e = p.pick().expect("backlogged");
+        let ns = [20, 70, 30][e.inode as usize] * US;
+        by_file[e.inode as usize] += ns;
+        p.enqueue(e);
+        p.account(e.tenant, e.inode, Cost { weight: weight(&e), ..cost(ns) });
+    }
+    by_file
+}
+
+#[test]
+fn commands_have_weights_within_their_tenant_and_it_gets_no_more_and_no_less_by_them() {
+    for kind in FAIR {
+        for (first, second, others) in [(2048, 256, 0), (512, 1024, 256), (256, 256, 2048), (0, 0, 1024)] {
+            let [a, b, c] = served_by_file(kind, |e| [first, second, others][e.inode as usize]);
+            let tenants = (a + b) as f64 / c as f64;
+            assert!((tenants - 1.0).abs() < 0.01, "{kind}: the tenant with two files got {tenants} of the other's");
+            let or_default = |weight: u32| f64::from(if weight == 0 { WEIGHT_DEFAULT } else { weight });
+            let files = a as f64 / b as f64 / (or_default(first) / or_default(second));
+            assert!((files - 1.0).abs() < 0.03, "{kind}, {first} and {second}: {files} of what it should be");
+        }
+    }
+}
+
 #[test]
 fn within_a_tenant_device_time_follows_the_weights_of_inode_queues() {
     for kind in FAIR {

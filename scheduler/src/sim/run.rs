@@ -247,7 +247,7 @@ impl Sim<'_> {
         }
         // Charged only when another waits: nothing else would have used the time.
         if contended {
-            let cost = Cost { time_ns: slice_ns, lender };
+            let cost = Cost { time_ns: slice_ns, lender, ..Cost::default() };
             self.queues.account(core, TenantId(tenant as u32), inode, cost);
         }
         self.cores[core] = None;

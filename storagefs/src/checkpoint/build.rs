@@ -13,7 +13,7 @@ use crate::tree::{Key, kind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use weldfs_ciscops::InodeNo;
+use weldfs_ciscops::{InodeNo, Life};
 use weldfs_journal::IoWrite;
 
 /// Merged blocks handed to the medium together.
@@ -122,7 +122,7 @@ impl<'a> Merge<'a> {
             }
         }
         src.patches.lay_over(&mut buf);
-        let run = store.blocking(|| store.alloc.take(1, src.ino))?;
+        let run = store.blocking(|| store.alloc.take(1, src.ino, Life::Unknown))?;
         self.taken.push(run);
         let crc = weldfs_functions::crc32c(&buf[..]);
         self.queue.push((run.addr.0, buf));

@@ -512,7 +512,7 @@ impl Core {
     pub(super) fn charge_beside(&self, tenant: &Tenant, ns: u64) {
         let runq = &self.board.runq;
         if !runq.is_empty() && runq.cost() == CostModel::Measured {
-            runq.account(tenant.id, 0, Cost { time_ns: ns, lender: None });
+            runq.account(tenant.id, 0, Cost { time_ns: ns, ..Cost::default() });
         }
     }
 

@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
-use weldfs_ciscops::OPS;
 use weldfs_ciscops::trace::{Slice, slice_end, slice_flag};
+use weldfs_ciscops::{Hints, Life, OPS, Priority};
 
 /// Opcodes are below this.
 const OPCODES: usize = 128;
@@ -202,6 +202,10 @@ counters! {
     room_waits: SharedCount,
     /// Commands that back-pressure held back before they started.
     pace_waits: SharedCount,
+    /// Commands with another priority than the normal one.
+    prioritized: SharedCount,
+    /// Commands that said how long what they write will stay.
+    lives: SharedCount,
     /// Write leases granted.
     leases: SharedCount,
     /// Opens that brought along what they opened.
@@ -336,6 +340,15 @@ pub(crate) fn count_slice(core: &CoreCounters, queue: &QueueCounters, s: &Slice,
 }
 
 impl QueueCounters {
+    /// Counts what a command's client says of it.
+    #[inline]
+    pub fn hinted(&self, hints: Hints) {
+        if !hints.is_none() {
+            self.prioritized.add(u64::from(hints.priority != Priority::Normal));
+            self.lives.add(u64::from(hints.life != Life::Unknown));
+        }
+    }
+
     /// Counts a command of this opcode.
     #[inline]
     pub fn opcode(&self, opcode: u16) {

@@ -123,7 +123,7 @@ pub(super) async fn perform(cx: &OpCx<'_>) -> Done {
         Op::Fsync { h } | Op::Fdatasync { h } => answer(session_ops::sync(cx, Some(h)).await),
         Op::Close { h } => answer(session_ops::close(cx, h).await),
         Op::SetFlags { h, flags } => answer(session_ops::set_flags(cx, h, flags).await),
-        Op::Lock { .. } => answer(session_ops::lock(cx).await),
+        Op::Lock { .. } => session_ops::lock(cx).await,
         Op::SetKey { kind, bytes } => answer(session_ops::set_key(cx, kind, bytes)),
         Op::DropKey { key } => answer(session_ops::drop_key(cx, key)),
         Op::VirtParams { h, .. } => answer(cx.description(h).and(Err(Errno::INVAL))),
@@ -136,8 +136,8 @@ pub(super) async fn perform(cx: &OpCx<'_>) -> Done {
     note_failure(&cx.queue, &cx.cmd, &done.outcome);
     cx.queue.counters.posted.add(u64::from(cx.cmd.is_posted()));
     done.bytes_in += (cx.paths.a.len() + cx.paths.b.len()) as u64;
-    if let Op::Lock { out, .. } | Op::Outcome { out, .. } = cx.cmd.op {
-        // What they answer beside the numbers is one block.
+    if let Op::Outcome { out, .. } = cx.cmd.op {
+        // What it answers beside the numbers is one block.
         done.copied.metadata += u64::from(done.outcome.is_ok() && !out.is_empty());
     }
     done
@@ -369,7 +369,7 @@ async fn reserve<'s>(cx: &OpCx<'s>, set: &InodeSet, plan: &mut Option<Plan<'s>>,
         if fresh {
             wait_for_turn(cx, need.log_bytes as u64).await?;
         }
-        *plan = Some(match cx.core.store.begin(&need) {
+        let begun = match cx.core.store.begin(&need) {
             Err(FsError::Errno(Errno::NOSPC) | FsError::Wait(Wait::Plans)) if cx.cmd.is_posted() => {
                 cx.core.leases.room(cx, &need).map_err(|e| match e {
                     // What a checkpoint makes free is its own before it fails.
@@ -385,7 +385,8 @@ async fn reserve<'s>(cx: &OpCx<'s>, set: &InodeSet, plan: &mut Option<Plan<'s>>,
                 cx.core.store.begin(&need)?
             }
             other => other?,
-        });
+        };
+        *plan = Some(begun.with_life(cx.cmd.hints.life));
     }
     Ok(())
 }

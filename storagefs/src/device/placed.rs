@@ -161,7 +161,8 @@ fn charge(cx: &OpCx<'_>, usage: &Usage) {
     counters.slot_bytes_in.add(usage.bytes_in);
     counters.slot_bytes_out.add(usage.bytes_out);
     let inode = cx.slot.primary.load(Ordering::Relaxed);
-    cx.core.board.runq.account(cx.queue.tenant.id, inode, Cost { time_ns: usage.slot_ns, lender: None });
+    let cost = Cost { time_ns: usage.slot_ns, lender: None, weight: cx.cmd.hints.priority.weight() };
+    cx.core.board.runq.account(cx.queue.tenant.id, inode, cost);
 }
 
 /// Awaits what waits for a slot, and looks from time to time whether that is still wanted.

@@ -24,7 +24,7 @@ use super::session::QueueState;
 use crate::fs::optimistic::{Optimistic, only_looks};
 
 /// Commands that may be over at once.
-const NUMBERS: [Opcode; 27] = [
+const NUMBERS: [Opcode; 28] = [
     Opcode::Nop,
     Opcode::Open,
     Opcode::Close,
@@ -46,6 +46,7 @@ const NUMBERS: [Opcode; 27] = [
     Opcode::Link,
     Opcode::Symlink,
     Opcode::Access,
+    Opcode::Lock,
     Opcode::OpenWriteClose,
     Opcode::OpenReadClose,
     Opcode::AppendChecksumWrite,
@@ -85,7 +86,9 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command) -> Option<Done
         return look(core, queue, cmd, &paths);
     }
     match cmd.op {
-        Op::Close { .. } | Op::Fsync { .. } | Op::Fdatasync { .. } | Op::Syncfs => session::run(core, queue, cmd),
+        Op::Close { .. } | Op::Lock { .. } | Op::Fsync { .. } | Op::Fdatasync { .. } | Op::Syncfs => {
+            session::run(core, queue, cmd)
+        }
         _ => change::run(core, queue, cmd, &paths),
     }
 }

@@ -7,10 +7,10 @@ use weldfs_scheduler::Mode;
 use zerocopy::IntoBytes;
 
 use super::core::Core;
-use super::dataplane::{OpCx, durable};
+use super::dataplane::{Done, OpCx, answer, durable, failed};
 use super::leases::Before;
 use super::locks::{Held, Owner, Space, Span};
-use super::session::SessionState;
+use super::session::{QueueState, SessionState};
 use crate::error::FsError;
 use crate::fs::{HandleTable, SessionView, perm};
 
@@ -106,24 +106,43 @@ pub(super) fn drop_key(cx: &OpCx<'_>, key: u64) -> Result<(u64, u64), Errno> {
 }
 
 /// Advisory locks; waits for no lock.
-pub(super) async fn lock(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
-    let Op::Lock { h, action, kind, space, start, len, owner, out } = cx.cmd.op else { return Err(Errno::INVAL) };
+pub(super) async fn lock(cx: &OpCx<'_>) -> Done {
+    let Op::Lock { h, .. } = cx.cmd.op else { return failed(Errno::INVAL) };
+    let description = match cx.description(h) {
+        Ok(description) => description,
+        Err(errno) => return failed(errno),
+    };
     // What its ring changes before an unlock is changed when another has the lock; and a handle that its ring closes
     // before is closed.
-    let _held = cx.hold(cx.description(h)?.ino, Mode::Exclusive).await;
-    let description = cx.description(h)?;
+    let _held = cx.hold(description.ino, Mode::Exclusive).await;
+    lock_held(cx.core, &cx.queue, &cx.cmd.op)
+}
+
+/// The same, with the inode held.
+pub(super) fn lock_held(core: &Core, queue: &QueueState, op: &Op) -> Done {
+    let mut done = answer(locked(core, queue, op));
+    if let Op::Lock { out, .. } = op {
+        // What is answered beside the numbers is one block.
+        done.copied.metadata = u64::from(done.outcome.is_ok() && !out.is_empty());
+    }
+    done
+}
+
+fn locked(core: &Core, queue: &QueueState, op: &Op) -> Result<(u64, u64), Errno> {
+    let Op::Lock { h, action, kind, space, start, len, owner, out } = *op else { return Err(Errno::INVAL) };
+    let description = queue.session.handles.get(h)?;
     let flags = description.flags();
     if flags.contains(OpenFlags::PATH) {
         return Err(Errno::BADF);
     }
     let who = match space {
-        LockSpace::Process => Owner::Process { session: cx.session().id, owner },
+        LockSpace::Process => Owner::Process { session: queue.session.id, owner },
         LockSpace::OpenFile | LockSpace::Flock => Owner::File(description.id),
     };
     let table = if space == LockSpace::Flock { Space::Whole } else { Space::Ranges };
     let span = if space == LockSpace::Flock { Span::ALL } else { Span::new(start, len)? };
-    let want = Held { owner: who, tenant: cx.queue.tenant.id.0, span, exclusive: kind == LockKind::Write };
-    let files = &cx.core.files;
+    let want = Held { owner: who, tenant: queue.tenant.id.0, span, exclusive: kind == LockKind::Write };
+    let files = &core.files;
     match (action, kind) {
         (LockAction::Set, LockKind::Unlock) => files.locks.unlock(description.ino, table, who, span)?,
         (LockAction::Set, _) => {
@@ -132,7 +151,7 @@ pub(super) async fn lock(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
             if table == Space::Ranges && !grant.contains(need) {
                 return Err(Errno::BADF);
             }
-            files.lock(description.ino, table, want, &cx.queue.tenant.payer())?;
+            files.lock(description.ino, table, want, &queue.tenant.payer())?;
         }
         (LockAction::Get, _) => {
             let found = files.in_the_way(description.ino, table, &want);
@@ -147,7 +166,7 @@ pub(super) async fn lock(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
                     }
                 });
             if !out.is_empty() {
-                cx.queue.pool.slice(out)?.copy_from(body.as_bytes());
+                queue.pool.slice(out)?.copy_from(body.as_bytes());
             }
             return Ok((u64::from(found.is_some()), 0));
         }

@@ -29,7 +29,7 @@ use rustix::event::epoll;
 use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
 use weldfs_ciscops::sqe::flags;
 use weldfs_ciscops::trace::{Slice, slice_end, slice_flag};
-use weldfs_ciscops::{Command, Cqe, Errno, Handle, Opcode, Paths, RawCommand, Sqe, validate};
+use weldfs_ciscops::{Command, Cqe, Errno, Handle, Opcode, Paths, Priority, RawCommand, Sqe, validate};
 use weldfs_journal::canary::{Canary, planted};
 use weldfs_locks::MutexGuard;
 use weldfs_scheduler::{Cost, TenantId};
@@ -71,6 +71,8 @@ pub(super) struct Notes {
     /// When the emulated medium has done what it asked for; 0: nothing.
     media: u64,
     fused: bool,
+    /// Among the commands of its tenant.
+    priority: Priority,
     /// Its first slice was past the run queue.
     uncontended: bool,
     /// Bytes for which the tenant has it in its account; `None` when it is not in there: its session was ending.

@@ -449,7 +449,7 @@ impl Direct {
         set: &super::InodeSet,
     ) -> FsResult<Option<Plan<'s>>> {
         let need = store.blocking(|| plan_need(store, cmd, paths, &self.session, set))?;
-        need.map(|n| store.begin(&n)).transpose()
+        need.map(|n| store.begin(&n).map(|plan| plan.with_life(cmd.hints.life))).transpose()
     }
 
     /// The payload of an append that is placed in a slot, summed up there.

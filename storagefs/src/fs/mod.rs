@@ -28,6 +28,8 @@ pub mod falloc;
 mod forged;
 pub mod inode_set;
 pub(crate) mod keys;
+#[cfg(test)]
+mod lives;
 mod look;
 mod micro;
 pub mod namespace;

@@ -27,7 +27,7 @@ use crate::store::tails::Tail;
 use crate::store::{Around, BlockKind, Need, Plan, Store};
 use smallvec::SmallVec;
 use weldfs_ciscops::{
-    Access, At, ChecksumKind, Command, Errno, Handle, InodeNo, Op, OpenFlags, Outcome, SharedBytes, SharedRegion,
+    Access, At, ChecksumKind, Command, Errno, Handle, InodeNo, Life, Op, OpenFlags, Outcome, SharedBytes, SharedRegion,
     TxnMode, interp,
 };
 use weldfs_functions::crc32c;
@@ -99,7 +99,8 @@ pub(crate) fn plan<'a>(
     let ordinary = session.cred().uid != 0;
     let inline = payload(&cmd.op) <= store.inline_max();
     let (counters, fresh) = (OpCounters::default(), false);
-    let line = Line { store, file, size, mode, now, ordinary, inline, fresh, counters };
+    let life = cmd.hints.life;
+    let line = Line { store, file, size, mode, now, life, ordinary, inline, fresh, counters };
     match cmd.op {
         Op::Write { h, at, src } => line.write((h, at), pool.slice(src).ok()?, None),
         Op::WriteVerified { h, at, src, kind: ChecksumKind::Crc32c, sum } => {
@@ -172,6 +173,7 @@ struct Line<'a> {
     size: u64,
     mode: u32,
     now: Time,
+    life: Life,
     /// Whether a change of content takes privilege bits away.
     ordinary: bool,
     /// Its bytes go into the record.
@@ -254,7 +256,8 @@ impl<'a> Line<'a> {
     /// Reserves what a write of so many bytes at `off` takes at most, and so many log bytes more.
     fn begin(&self, off: u64, len: usize, more: usize) -> Option<Plan<'a>> {
         let need = self.need(off, len)?;
-        self.store.begin(&Need { log_bytes: need.log_bytes + more, ..need }).ok()
+        let plan = self.store.begin(&Need { log_bytes: need.log_bytes + more, ..need }).ok()?;
+        Some(plan.with_life(self.life))
     }
 
     /// What a write of so many bytes at `off` takes at most.

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
-use weldfs_ciscops::{Errno, InodeNo};
+use weldfs_ciscops::{Errno, InodeNo, Life};
 use weldfs_journal::canary::{Canary, planted};
 use weldfs_journal::{AlignedBuf, Appended, BlockNo, DataWrite, Lsn, RecordHead, Reservation};
 use weldfs_locks::RwLockWriteGuard;
@@ -84,6 +84,8 @@ pub struct Plan<'s> {
     effects: Effects,
     /// Blocks taken that no record names yet.
     pub(super) runs: SmallVec<[Run; 2]>,
+    /// How long what it writes is expected to stay.
+    life: Life,
     pub(super) data: Vec<DataWrite>,
     pub(super) log: Option<Reservation<'s>>,
     log_bytes: usize,
@@ -108,10 +110,16 @@ impl<'s> Plan<'s> {
         if left <= 0 {
             return Err(FsError::Errno(Errno::NOSPC));
         }
-        let run = self.store.alloc.take(n.min(left as u32), near.0)?;
+        let run = self.store.alloc.take(n.min(left as u32), near.0, self.life)?;
         self.taken += i64::from(run.count);
         self.runs.push(run);
         Ok(run)
+    }
+
+    /// Says how long what it writes is expected to stay: where its blocks are taken from.
+    pub(crate) fn with_life(mut self, life: Life) -> Plan<'s> {
+        self.life = life;
+        self
     }
 
     /// Adds effects, in order.
@@ -294,6 +302,7 @@ impl Store {
             store: self,
             effects: Effects::new(),
             runs: SmallVec::new(),
+            life: Life::Unknown,
             data: Vec::new(),
             log: Some(log),
             log_bytes: need.log_bytes,

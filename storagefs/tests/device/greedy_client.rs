@@ -28,7 +28,7 @@ fn cred(uid: u32) -> Cred {
 }
 
 /// A device whose core takes twenty times as long as this machine's, with a file that every user may read.
-fn device(tenants: &str) -> Embedded {
+pub(super) fn device(tenants: &str) -> Embedded {
     let profile = Profile::parse("name = \"slow\"\n[core]\nspeed = 0.05\n").unwrap();
     let tenants = TenantsConfig::parse(tenants).unwrap();
     let config = DeviceConfig { profile, tenants, ..DeviceConfig::default() };
@@ -45,33 +45,47 @@ fn attach(embedded: &Embedded, uid: u32) -> Arc<dyn Transport> {
 }
 
 /// A session's queue pair that keeps a number of commands queued.
-struct Pump {
+pub(super) struct Pump {
     queue: Queue,
-    command: Command,
+    pub(super) command: Command,
     flying: VecDeque<Ticket>,
     depth: usize,
+    /// Commands that are over.
+    pub(super) over: u64,
 }
 
 impl Pump {
     fn new(embedded: &Embedded, uid: u32, depth: u32, command: impl Fn(Handle, PoolRange) -> Op) -> Pump {
+        Pump::on(embedded, uid, "/shared", depth, command)
+    }
+
+    /// On a file that is there.
+    pub(super) fn on(
+        embedded: &Embedded,
+        uid: u32,
+        path: &str,
+        depth: u32,
+        command: impl Fn(Handle, PoolRange) -> Op,
+    ) -> Pump {
         let transport = attach(embedded, uid);
         let mut queue = Queue::new(transport.new_queue(depth, 1 << 20).unwrap(), transport).unwrap();
-        let path = queue.stage(b"/shared").unwrap();
+        let path = queue.stage(path.as_bytes()).unwrap();
         let open = Op::open(Handle::ROOT, path, weldfs::OpenFlags::READ, 0);
         let opened = queue.execute(&Command::new(0, open)).unwrap();
         assert_eq!(opened.status, 0);
         let out = queue.alloc(4096).unwrap();
         let command = Command::new(0, command(Handle::from_wire(opened.result), out));
-        Pump { queue, command, flying: VecDeque::new(), depth: depth as usize }
+        Pump { queue, command, flying: VecDeque::new(), depth: depth as usize, over: 0 }
     }
 
     /// Takes what is there, and fills up.
-    fn stir(&mut self) {
+    pub(super) fn stir(&mut self) {
         while let Some(ticket) = self.flying.front().copied() {
             if self.queue.poll(ticket).unwrap().is_none() {
                 break;
             }
             self.flying.pop_front();
+            self.over += 1;
         }
         while self.flying.len() < self.depth {
             self.flying.push_back(self.queue.submit(&self.command).unwrap());
@@ -80,7 +94,7 @@ impl Pump {
     }
 }
 
-fn read(h: Handle, out: PoolRange) -> Op {
+pub(super) fn read(h: Handle, out: PoolRange) -> Op {
     Op::Read { h, at: At::Offset(8192), out }
 }
 

@@ -10,6 +10,7 @@ mod cores;
 mod crowd;
 mod detect;
 mod greedy_client;
+mod hints;
 mod hostdir;
 mod hostdir_differential;
 mod hostdir_neighbour;

@@ -14,12 +14,16 @@ use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use weldfs::{Durability, Errno, Placement, Raw, TxnMode};
+use weldfs::{Durability, Errno, Hints, Placement, Raw, TxnMode};
 use weldfs_ciscops::limits::PATH_MAX;
 
 const PLACEMENT: u32 = WELDFS_IN_SLOT | WELDFS_OR_CORE;
 const SLOT_OR_CORE: u32 = WELDFS_IN_SLOT | WELDFS_OR_CORE;
 const MODE: u32 = WELDFS_ALL_OR_NOTHING | WELDFS_STEP_BY_STEP;
+/// Where hints lie in a `how`: as in an SQE's flags.
+const HINTS_SHIFT: u32 = 10;
+/// Bits of hints.
+pub(crate) const HINTS: u32 = 0x1f << HINTS_SHIFT;
 
 /// Why a call failed, with a detail where the errno alone would leave one guessing.
 #[derive(Clone)]
@@ -290,6 +294,12 @@ pub(crate) fn durability(number: u32) -> Result<Durability, Fault> {
     }
 }
 
+/// Hints, and nothing else.
+pub(crate) fn hinted(bits: u32) -> Result<Hints, Fault> {
+    let known = u16::try_from(bits >> HINTS_SHIFT).ok().and_then(Hints::from_wire);
+    known.filter(|_| bits & !HINTS == 0).ok_or_else(|| misuse("no such hints"))
+}
+
 /// How a call of the catalogue, a batch, a transaction or a program runs: durability, placement, transaction mode.
 #[derive(Clone, Copy)]
 pub(crate) struct How {
@@ -297,6 +307,7 @@ pub(crate) struct How {
     placement: Placement,
     mode: TxnMode,
     after_durable: bool,
+    hints: Hints,
 }
 
 impl How {
@@ -315,12 +326,14 @@ impl How {
             WELDFS_STEP_BY_STEP => TxnMode::Micro,
             _ => return Err(misuse("all or nothing, or step by step")),
         };
-        let durability = durability(bits & !(PLACEMENT | MODE | WELDFS_AFTER_DURABLE))?;
-        Ok(How { durability, placement, mode, after_durable: bits & WELDFS_AFTER_DURABLE != 0 })
+        let durability = durability(bits & !(PLACEMENT | MODE | WELDFS_AFTER_DURABLE | HINTS))?;
+        let hints = hinted(bits & HINTS)?;
+        Ok(How { durability, placement, mode, after_durable: bits & WELDFS_AFTER_DURABLE != 0, hints })
     }
 
     pub(crate) fn of<'c>(self, raw: Raw<'c>) -> Raw<'c> {
         let raw = raw.placement(self.placement).mode(self.mode);
+        let raw = if self.hints.is_none() { raw } else { raw.hints(self.hints) };
         let raw = if self.after_durable { raw.after_durable() } else { raw };
         match self.durability {
             Durability::Default => raw,

@@ -1,6 +1,8 @@
 //! Open files.
 
-use crate::boundary::{bytes, call, count, durability, give, given, hand_out, misuse, on, pair, path, put, room, text};
+use crate::boundary::{
+    How, bytes, call, count, durability, give, given, hand_out, hinted, misuse, on, pair, path, put, room, text,
+};
 use crate::client::weldfs_client;
 use crate::types::*;
 use libc::{c_char, c_int, c_void};
@@ -62,6 +64,22 @@ pub unsafe extern "C" fn weldfs_pread(file: Option<&weldfs_file>, into: *mut c_v
     count("weldfs_pread", || Ok(given(file)?.file.read_at(room(into, len)?, offset)? as i64))
 }
 
+/// weldfs_pread with a `how` of its own; hints of it count in the place of the file's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_pread_how(
+    file: Option<&weldfs_file>,
+    into: *mut c_void,
+    len: usize,
+    offset: u64,
+    how: u32,
+) -> i64 {
+    count("weldfs_pread_how", || {
+        let file = &given(file)?.file;
+        let raw = How::new(how)?.of(file.raw());
+        Ok(raw.read(file.handle(), At::Offset(offset), room(into, len)?)? as i64)
+    })
+}
+
 /// write(2) at the file's offset, or its end with O_APPEND. Atomic up to weldfs_info.payload_max bytes, longer data in
 /// such pieces. Returns the bytes written; fewer than given only when a later piece failed.
 #[unsafe(no_mangle)]
@@ -112,6 +130,18 @@ pub unsafe extern "C" fn weldfs_lseek(file: Option<&weldfs_file>, offset: i64, w
         let whence = u64::try_from(whence).ok().and_then(Whence::from_wire).ok_or(misuse("no such whence"))?;
         let to = given(file)?.file.seek_to(whence, offset)?;
         Ok(i64::try_from(to).map_err(|_| Errno::OVERFLOW)?)
+    })
+}
+
+/// Chooses the hints of later calls through `file`, on any thread, and of commands submitted for it: a
+/// WELDFS_PRIORITY_, a WELDFS_LIFE_, both added, or 0, as at first. They belong to this object and not to the file, and
+/// change no result: the first says how urgent commands are among those of the same tenant, which gets as much in all as
+/// it would without; the second is fcntl(2)'s F_SET_RW_HINT. -EINVAL: other bits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_set_hints(file: Option<&weldfs_file>, hints: u32) -> c_int {
+    call("weldfs_set_hints", || {
+        given(file)?.file.set_hints(hinted(hints)?);
+        Ok(())
     })
 }
 

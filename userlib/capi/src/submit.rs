@@ -1,6 +1,6 @@
 //! Submissions: the calls that wait, without waiting.
 
-use crate::boundary::{Fault, call, durability, given, misuse, path, put, sized};
+use crate::boundary::{Fault, HINTS, call, durability, given, hinted, misuse, path, put, sized};
 use crate::file::{place, weldfs_file};
 use crate::fused::{change, payload};
 use crate::jobs::{Form, Job};
@@ -9,7 +9,7 @@ use crate::types::*;
 use libc::{c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use weldfs::aio::{Completed, Input, Refused, Space};
-use weldfs::{AsyncQueue, Change, ChecksumKind, Errno, Handle, Op, OpenFlags, Pending, PoolRange};
+use weldfs::{AsyncQueue, Change, ChecksumKind, Errno, Handle, Hints, Op, OpenFlags, Pending, PoolRange};
 use weldfs_ciscops::Modify;
 use weldfs_ciscops::flags::RenameFlags;
 use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
@@ -25,19 +25,28 @@ impl<'q> Start<'q> {
     fn new(queue: Option<&'q weldfs_queue>, job: *const weldfs_job) -> Result<Start<'q>, Fault> {
         let queue = given(queue)?;
         let job: weldfs_job = sized(job, size_of::<usize>())?;
-        if job.reserved != [0; 3] || job.flags & !WELDFS_MORE != 0 {
+        if job.reserved != [0; 3] || job.flags & !(WELDFS_MORE | HINTS) != 0 {
             return Err(misuse("weldfs_job: a reserved field or an unknown flag is set"));
         }
         let with = match durability(job.durability)? {
             weldfs::Durability::Default => queue.queue.clone(),
             chosen => queue.queue.durability(chosen),
         };
+        let with = match hinted(job.flags & HINTS)? {
+            Hints::NONE => with,
+            hints => with.hints(hints),
+        };
         Ok(Start { queue, with, job })
     }
 
-    /// The handle of a file.
-    fn on(&self, file: Option<&weldfs_file>) -> Result<Handle, Fault> {
-        Ok(self.with.on(&given(file)?.file)?)
+    /// The handle of a file, whose hints the command has, unless it has its own.
+    fn on(&mut self, file: Option<&weldfs_file>) -> Result<Handle, Fault> {
+        let file = &given(file)?.file;
+        let hints = file.hints();
+        if !hints.is_none() && self.job.flags & HINTS == 0 {
+            self.with = self.with.hints(hints);
+        }
+        Ok(self.with.on(file)?)
     }
 
     /// Bytes to send: in place if they are in the queue's pool, else copied.
@@ -130,7 +139,7 @@ pub unsafe extern "C" fn weldfs_submit_pread(
     job: *const weldfs_job,
 ) -> c_int {
     call("weldfs_submit_pread", || {
-        let start = Start::new(queue, job)?;
+        let mut start = Start::new(queue, job)?;
         let (h, (space, into)) = (start.on(file)?, start.room(into, len)?);
         let at = weldfs::At::Offset(offset);
         start.send([], (space, into, len), Form::Plain, |[], out| Op::Read { h, at, out })
@@ -149,7 +158,7 @@ pub unsafe extern "C" fn weldfs_submit_pwrite(
     job: *const weldfs_job,
 ) -> c_int {
     call("weldfs_submit_pwrite", || {
-        let start = Start::new(queue, job)?;
+        let mut start = Start::new(queue, job)?;
         let (h, data, at) = (start.on(file)?, start.input(from, len)?, place(offset));
         start.plain([data], |[src]| Op::Write { h, at, src })
     })
@@ -167,7 +176,7 @@ pub unsafe extern "C" fn weldfs_submit_pwrite_verified(
     job: *const weldfs_job,
 ) -> c_int {
     call("weldfs_submit_pwrite_verified", || {
-        let start = Start::new(queue, job)?;
+        let mut start = Start::new(queue, job)?;
         let (h, data, at) = (start.on(file)?, start.input(from, len)?, place(offset));
         let (kind, sum) = (ChecksumKind::Crc32c, checksum);
         start.plain([data], |[src]| Op::WriteVerified { h, at, src, kind, sum })
@@ -206,7 +215,7 @@ pub unsafe extern "C" fn weldfs_submit_close(
     job: *const weldfs_job,
 ) -> c_int {
     call("weldfs_submit_close", || {
-        let start = Start::new(queue, job)?;
+        let mut start = Start::new(queue, job)?;
         // SAFETY: NULL, or by the header an open file that nothing else uses.
         let h = start.on(unsafe { file.as_ref() })?;
         start.plain([], |[]| Op::Close { h })?;
@@ -225,7 +234,7 @@ pub unsafe extern "C" fn weldfs_submit_fsync(
     job: *const weldfs_job,
 ) -> c_int {
     call("weldfs_submit_fsync", || {
-        let start = Start::new(queue, job)?;
+        let mut start = Start::new(queue, job)?;
         let h = start.on(file)?;
         start.plain([], |[]| Op::Fsync { h })
     })
@@ -239,7 +248,7 @@ pub unsafe extern "C" fn weldfs_submit_fdatasync(
     job: *const weldfs_job,
 ) -> c_int {
     call("weldfs_submit_fdatasync", || {
-        let start = Start::new(queue, job)?;
+        let mut start = Start::new(queue, job)?;
         let h = start.on(file)?;
         start.plain([], |[]| Op::Fdatasync { h })
     })
@@ -260,7 +269,7 @@ pub unsafe extern "C" fn weldfs_submit_ftruncate(
     job: *const weldfs_job,
 ) -> c_int {
     call("weldfs_submit_ftruncate", || {
-        let start = Start::new(queue, job)?;
+        let mut start = Start::new(queue, job)?;
         let h = start.on(file)?;
         start.plain([], |[]| Op::Truncate { h, size: bytes })
     })
@@ -380,7 +389,7 @@ pub unsafe extern "C" fn weldfs_submit_append_checksum_write(
     job: *const weldfs_job,
 ) -> c_int {
     call("weldfs_submit_append_checksum_write", || {
-        let start = Start::new(queue, job)?;
+        let mut start = Start::new(queue, job)?;
         let (h, kind, data) = (start.on(file)?, ChecksumKind::Crc32c, start.input(from, len)?);
         start.plain([data], |[src]| Op::AppendChecksumWrite { h, kind, src })
     })
@@ -398,7 +407,7 @@ pub unsafe extern "C" fn weldfs_submit_read_checksum_verify(
     job: *const weldfs_job,
 ) -> c_int {
     call("weldfs_submit_read_checksum_verify", || {
-        let start = Start::new(queue, job)?;
+        let mut start = Start::new(queue, job)?;
         let (h, kind) = (start.on(file)?, ChecksumKind::Crc32c);
         let wanted = if into.is_null() { 0 } else { len as usize };
         let (space, into) = start.room(into, wanted)?;
@@ -422,7 +431,7 @@ pub unsafe extern "C" fn weldfs_submit_read_modify_write(
     job: *const weldfs_job,
 ) -> c_int {
     call("weldfs_submit_read_modify_write", || {
-        let start = Start::new(queue, job)?;
+        let mut start = Start::new(queue, job)?;
         let (h, change) = (start.on(file)?, change(kind, operand, expect, len)?);
         let wanted = if old.is_null() { 0 } else { len };
         let (space, into) = start.room(old, wanted)?;
@@ -451,7 +460,7 @@ pub unsafe extern "C" fn weldfs_submit_checksum_range(
     job: *const weldfs_job,
 ) -> c_int {
     call("weldfs_submit_checksum_range", || {
-        let start = Start::new(queue, job)?;
+        let mut start = Start::new(queue, job)?;
         let (h, kind) = (start.on(file)?, ChecksumKind::Crc32c);
         let len = len.min((i64::MAX as u64).saturating_sub(offset));
         start.plain([], |[]| Op::ChecksumRange { h, kind, offset, len })

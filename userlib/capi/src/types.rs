@@ -44,6 +44,23 @@ pub const WELDFS_STEP_BY_STEP: u32 = 0x80;
 /// Added to a `how`: the call returns only when everything that it read is persistent.
 pub const WELDFS_AFTER_DURABLE: u32 = 0x100;
 
+/// Hint, added to a `how`, or given to weldfs_set_hints: a quarter of the share that a command without this has among
+/// those of its tenant that wait for the device. For what nothing waits for.
+pub const WELDFS_PRIORITY_LOW: u32 = 0x400;
+/// Hint: half of that share.
+pub const WELDFS_PRIORITY_MEDIUM: u32 = 0x800;
+/// Hint: twice that share. For what a user waits for.
+pub const WELDFS_PRIORITY_HIGH: u32 = 0xc00;
+/// Hint, added to a `how`, or given to weldfs_set_hints: what is written will be written over or removed soon. What has
+/// another life is kept elsewhere on the medium.
+pub const WELDFS_LIFE_SHORT: u32 = 0x1000;
+/// Hint: later than what has a short life.
+pub const WELDFS_LIFE_MEDIUM: u32 = 0x2000;
+/// Hint: later than what has a medium one.
+pub const WELDFS_LIFE_LONG: u32 = 0x3000;
+/// Hint: later than what has a long one, perhaps never.
+pub const WELDFS_LIFE_EXTREME: u32 = 0x4000;
+
 /// An offset that means the end of the file: an append, atomic against every other writer.
 pub const WELDFS_END: u64 = 0xffff_ffff_ffff_ffff;
 
@@ -312,7 +329,7 @@ pub const WELDFS_MORE: u32 = 1;
 pub struct weldfs_job {
     /// sizeof(struct weldfs_job).
     pub size: usize,
-    /// WELDFS_MORE or 0.
+    /// WELDFS_MORE or 0, and hints, which then count in the place of the file's.
     pub flags: u32,
     /// WELDFS_DEFAULT, WELDFS_VOLATILE or WELDFS_DURABLE.
     pub durability: u32,

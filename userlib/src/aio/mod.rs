@@ -36,7 +36,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 use weldfs_ciscops::limits::QUEUE_DEPTH_MIN;
-use weldfs_ciscops::{Command, Cqe, Durability, Errno, Op, PoolRange};
+use weldfs_ciscops::{Command, Cqe, Durability, Errno, Hints, Op, PoolRange};
 
 /// A completion, whatever its status says.
 #[derive(Debug)]
@@ -85,6 +85,7 @@ struct Manner {
     durability: Durability,
     after_durable: bool,
     detectable: bool,
+    hints: Hints,
 }
 
 /// A queue pair for commands that are not waited for on the spot; see the module's first page. Cheap to clone (clones
@@ -122,6 +123,12 @@ impl AsyncQueue {
     /// The same queue where commands complete only when everything they read is durable.
     pub fn after_durable(&self) -> AsyncQueue {
         let manner = Manner { after_durable: true, ..self.manner };
+        AsyncQueue { shared: self.shared.clone(), manner }
+    }
+
+    /// The same queue where commands have these hints, which change no result.
+    pub fn hints(&self, hints: Hints) -> AsyncQueue {
+        let manner = Manner { hints, ..self.manner };
         AsyncQueue { shared: self.shared.clone(), manner }
     }
 
@@ -304,10 +311,10 @@ impl AsyncQueue {
                 if let Some(range) = lent {
                     holds[I] = Hold::Lent(range);
                 }
-                let Manner { durability, after_durable, detectable } = self.manner;
+                let Manner { durability, after_durable, detectable, hints } = self.manner;
                 let op = build(ranges, lent.unwrap_or(out));
                 let mode = Default::default();
-                let command = Command { durability, mode, after_durable, detectable, ..Command::new(0, op) };
+                let command = Command { durability, mode, after_durable, detectable, hints, ..Command::new(0, op) };
                 core.submit(&command, Order { holds, out, opens }, Hearer::Future(None))
             })();
             staged.inspect_err(|_| {

@@ -114,6 +114,7 @@ impl Raw<'_> {
                 after_durable: how.after_durable,
                 detectable: how.tag.is_some(),
                 placement: how.placement.of(&op),
+                hints: how.hints,
                 ..Command::new(0, op)
             })?;
             for (i, (operand, range)) in operands.iter_mut().zip(&ranges).enumerate() {

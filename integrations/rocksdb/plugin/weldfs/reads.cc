@@ -63,8 +63,9 @@ void AsyncReads::Done(void* data, const weldfs_completion* completion) {
   read->finished.store(true, std::memory_order_release);
 }
 
-bool AsyncReads::Submit(const weldfs_file* file, const FSReadRequest& request, const std::string& name,
-                        const ReadCallback& callback, void* argument, void** handle, IOHandleDeleter* deleter) {
+bool AsyncReads::Submit(const weldfs_file* file, const FSReadRequest& request, const IOOptions& options,
+                        const std::string& name, const ReadCallback& callback, void* argument, void** handle,
+                        IOHandleDeleter* deleter) {
   weldfs_queue* queue = Queue();
   if (queue == nullptr || request.len > store_->payload_max()) {
     return false;
@@ -80,6 +81,7 @@ bool AsyncReads::Submit(const weldfs_file* file, const FSReadRequest& request, c
   weldfs_job job;
   std::memset(&job, 0, sizeof job);
   job.size = sizeof job;
+  job.flags = PriorityOf(options.rate_limiter_priority);
   job.done = &Done;
   job.data = read.get();
   job.ticket = &read->ticket;
@@ -146,9 +148,9 @@ IOStatus AsyncReads::Abort(const std::vector<void*>& handles) {
   return IOStatus::OK();
 }
 
-IOStatus RandomAccess::Read(uint64_t offset, size_t n, const IOOptions&, Slice* result, char* scratch,
+IOStatus RandomAccess::Read(uint64_t offset, size_t n, const IOOptions& options, Slice* result, char* scratch,
                             IODebugContext*) const {
-  return ReadInto(file_, name_, offset, n, result, scratch);
+  return ReadInto(file_, name_, offset, n, options, result, scratch);
 }
 
 IOStatus RandomAccess::MultiRead(FSReadRequest* requests, size_t count, const IOOptions& options,
@@ -169,7 +171,7 @@ IOStatus RandomAccess::MultiRead(FSReadRequest* requests, size_t count, const IO
   }
   if (!batched.empty()) {
     std::vector<weldfs_result> results(batched.size());
-    const int64_t failed = weldfs_batch_run(batch, WELDFS_DEFAULT, results.data(), results.size());
+    const int64_t failed = weldfs_batch_run(batch, PriorityOf(options.rate_limiter_priority), results.data(), results.size());
     store_->counters.multi_reads.Add();
     for (size_t i = 0; i < batched.size(); ++i) {
       FSReadRequest& one = requests[batched[i]];
@@ -184,7 +186,7 @@ IOStatus RandomAccess::MultiRead(FSReadRequest* requests, size_t count, const IO
 
 IOStatus RandomAccess::ReadAsync(FSReadRequest& request, const IOOptions& options, ReadCallback callback,
                                  void* argument, void** handle, IOHandleDeleter* deleter, IODebugContext* dbg) {
-  if (async_->Submit(file_, request, name_, callback, argument, handle, deleter)) {
+  if (async_->Submit(file_, request, options, name_, callback, argument, handle, deleter)) {
     return IOStatus::OK();
   }
   request.status = Read(request.offset, request.len, options, &request.result, request.scratch, dbg);
@@ -221,9 +223,9 @@ IOStatus Sequential::Skip(uint64_t n) {
   return IOStatus::OK();
 }
 
-IOStatus Sequential::PositionedRead(uint64_t offset, size_t n, const IOOptions&, Slice* result, char* scratch,
+IOStatus Sequential::PositionedRead(uint64_t offset, size_t n, const IOOptions& options, Slice* result, char* scratch,
                                     IODebugContext*) {
-  return ReadInto(file_, name_, offset, n, result, scratch);
+  return ReadInto(file_, name_, offset, n, options, result, scratch);
 }
 
 }  // namespace weldfs_rocksdb

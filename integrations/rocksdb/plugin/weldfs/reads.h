@@ -36,8 +36,9 @@ class AsyncReads {
 
   // Submits a read. False when it cannot be in flight now (the queue is full, the read longer than a command): then
   // nothing was done.
-  bool Submit(const weldfs_file* file, const FSReadRequest& request, const std::string& name,
-              const ReadCallback& callback, void* argument, void** handle, IOHandleDeleter* deleter);
+  bool Submit(const weldfs_file* file, const FSReadRequest& request, const IOOptions& options,
+              const std::string& name, const ReadCallback& callback, void* argument, void** handle,
+              IOHandleDeleter* deleter);
   // Waits for all of them, and calls the callback of each.
   IOStatus Poll(const std::vector<void*>& handles);
   // Gives them up: when this returns, none of them is written to, and no callback will be called.

@@ -32,10 +32,10 @@ int64_t WriteAll(weldfs_file* file, const char* data, size_t n, uint64_t offset,
   return 0;
 }
 
-int64_t ReadAll(const weldfs_file* file, char* into, size_t n, uint64_t offset) {
+int64_t ReadAll(const weldfs_file* file, char* into, size_t n, uint64_t offset, uint32_t how) {
   size_t got = 0;
   while (got < n) {
-    const int64_t done = weldfs_pread(file, into + got, n - got, offset + got);
+    const int64_t done = weldfs_pread_how(file, into + got, n - got, offset + got, how);
     if (done < 0) {
       return done;
     }
@@ -47,9 +47,9 @@ int64_t ReadAll(const weldfs_file* file, char* into, size_t n, uint64_t offset) 
   return static_cast<int64_t>(got);
 }
 
-IOStatus ReadInto(const weldfs_file* file, const std::string& name, uint64_t offset, size_t n, Slice* result,
-                  char* scratch) {
-  const int64_t got = ReadAll(file, scratch, n, offset);
+IOStatus ReadInto(const weldfs_file* file, const std::string& name, uint64_t offset, size_t n,
+                  const IOOptions& options, Slice* result, char* scratch) {
+  const int64_t got = ReadAll(file, scratch, n, offset, PriorityOf(options.rate_limiter_priority));
   *result = Slice(scratch, got < 0 ? 0 : static_cast<size_t>(got));
   return got < 0 ? StatusOf(got, name) : IOStatus::OK();
 }
@@ -119,13 +119,33 @@ int64_t Writable::WriteVerified(const Slice& data, uint64_t offset, uint32_t crc
   return done < 0 ? done : 0;
 }
 
-IOStatus Writable::Write(const Slice& data, uint64_t offset, const DataVerificationInfo* handoff) {
+void Writable::Hint(Env::IOPriority of_call) {
+  const Env::IOPriority priority = of_call == Env::IO_TOTAL ? GetIOPriority() : of_call;
+  const uint32_t hints = PriorityOf(priority) | LifeOf(GetWriteLifeTimeHint());
+  if (hints != hints_ && file_ != nullptr && weldfs_set_hints(file_, hints) == 0) {
+    hints_ = hints;
+  }
+}
+
+void Writable::SetWriteLifeTimeHint(Env::WriteLifeTimeHint hint) {
+  FSWritableFile::SetWriteLifeTimeHint(hint);
+  Hint(Env::IO_TOTAL);
+}
+
+void Writable::SetIOPriority(Env::IOPriority priority) {
+  FSWritableFile::SetIOPriority(priority);
+  Hint(Env::IO_TOTAL);
+}
+
+IOStatus Writable::Write(const Slice& data, uint64_t offset, const IOOptions& options,
+                         const DataVerificationInfo* handoff) {
   if (file_ == nullptr) {
     return IOStatus::IOError(name_, "written after it was closed");
   }
   if (data.empty()) {
     return IOStatus::OK();
   }
+  Hint(options.rate_limiter_priority);
   const bool durably = guess_.OnAppend(&store_->counters.unwanted_durable_appends);
   const uint64_t covered = store_->Covered();
   int64_t error = 0;
@@ -163,21 +183,22 @@ IOStatus Writable::Write(const Slice& data, uint64_t offset, const DataVerificat
   return IOStatus::OK();
 }
 
-IOStatus Writable::Append(const Slice& data, const IOOptions&, IODebugContext*) {
-  return Write(data, size_.load(), nullptr);
+IOStatus Writable::Append(const Slice& data, const IOOptions& options, IODebugContext*) {
+  return Write(data, size_.load(), options, nullptr);
 }
 
-IOStatus Writable::Append(const Slice& data, const IOOptions&, const DataVerificationInfo& handoff, IODebugContext*) {
-  return Write(data, size_.load(), &handoff);
+IOStatus Writable::Append(const Slice& data, const IOOptions& options, const DataVerificationInfo& handoff,
+                          IODebugContext*) {
+  return Write(data, size_.load(), options, &handoff);
 }
 
-IOStatus Writable::PositionedAppend(const Slice& data, uint64_t offset, const IOOptions&, IODebugContext*) {
-  return Write(data, offset, nullptr);
+IOStatus Writable::PositionedAppend(const Slice& data, uint64_t offset, const IOOptions& options, IODebugContext*) {
+  return Write(data, offset, options, nullptr);
 }
 
-IOStatus Writable::PositionedAppend(const Slice& data, uint64_t offset, const IOOptions&,
+IOStatus Writable::PositionedAppend(const Slice& data, uint64_t offset, const IOOptions& options,
                                     const DataVerificationInfo& handoff, IODebugContext*) {
-  return Write(data, offset, &handoff);
+  return Write(data, offset, options, &handoff);
 }
 
 IOStatus Writable::Truncate(uint64_t size, const IOOptions&, IODebugContext*) {
@@ -229,9 +250,9 @@ IOStatus RandomRW::Write(uint64_t offset, const Slice& data, const IOOptions&, I
   return error < 0 ? StatusOf(error, name_) : IOStatus::OK();
 }
 
-IOStatus RandomRW::Read(uint64_t offset, size_t n, const IOOptions&, Slice* result, char* scratch,
+IOStatus RandomRW::Read(uint64_t offset, size_t n, const IOOptions& options, Slice* result, char* scratch,
                         IODebugContext*) const {
-  return ReadInto(file_, name_, offset, n, result, scratch);
+  return ReadInto(file_, name_, offset, n, options, result, scratch);
 }
 
 IOStatus RandomRW::Sync(const IOOptions&, IODebugContext*) {

@@ -6,12 +6,15 @@
 #include <mutex>
 #include <string>
 
+#include "hints.h"
+#include "rocksdb/env.h"
 #include "rocksdb/file_system.h"
 #include "store.h"
 
 namespace weldfs_rocksdb {
 
 using ROCKSDB_NAMESPACE::DataVerificationInfo;
+using ROCKSDB_NAMESPACE::Env;
 using ROCKSDB_NAMESPACE::FileOptions;
 using ROCKSDB_NAMESPACE::FSRandomRWFile;
 using ROCKSDB_NAMESPACE::FSWritableFile;
@@ -67,9 +70,13 @@ class Writable : public FSWritableFile {
   // Nothing of a device's file is cached in this process.
   IOStatus InvalidateCache(size_t, size_t) override { return IOStatus::OK(); }
   IOStatus Allocate(uint64_t offset, uint64_t len, const IOOptions&, IODebugContext*) override;
+  void SetWriteLifeTimeHint(Env::WriteLifeTimeHint hint) override;
+  void SetIOPriority(Env::IOPriority priority) override;
 
  private:
-  IOStatus Write(const Slice& data, uint64_t offset, const DataVerificationInfo* handoff);
+  IOStatus Write(const Slice& data, uint64_t offset, const IOOptions& options, const DataVerificationInfo* handoff);
+  // Has the device know how urgent what follows is, and how long it will stay.
+  void Hint(Env::IOPriority of_call);
   // Verifies, writes and perhaps syncs, as one command.
   int64_t WriteVerified(const Slice& data, uint64_t offset, uint32_t crc, bool durably);
   int64_t WritePlain(const Slice& data, uint64_t offset, bool durably);
@@ -81,6 +88,8 @@ class Writable : public FSWritableFile {
   std::atomic<uint64_t> size_;
   // Up to where space is allocated beyond what was written.
   uint64_t allocated_ = 0;
+  // As weldfs_set_hints had them last.
+  uint32_t hints_ = 0;
   // The last change that a Sync has to make durable: at first, that the file was made or opened.
   std::atomic<uint64_t> change_;
   SyncGuess guess_;
@@ -110,10 +119,10 @@ class RandomRW : public FSRandomRWFile {
 // Writes all of it at `offset`: 0, or a negative errno.
 int64_t WriteAll(weldfs_file* file, const char* data, size_t n, uint64_t offset, uint32_t durability);
 // Reads until `n` bytes are there or the file ends: how many, or a negative errno.
-int64_t ReadAll(const weldfs_file* file, char* into, size_t n, uint64_t offset);
+int64_t ReadAll(const weldfs_file* file, char* into, size_t n, uint64_t offset, uint32_t how);
 // The read of RocksDB's interface: *result is what there is of the `n` bytes, in `scratch`.
-IOStatus ReadInto(const weldfs_file* file, const std::string& name, uint64_t offset, size_t n, Slice* result,
-                  char* scratch);
+IOStatus ReadInto(const weldfs_file* file, const std::string& name, uint64_t offset, size_t n,
+                  const IOOptions& options, Slice* result, char* scratch);
 // Closes *file, which is nullptr afterwards.
 IOStatus CloseFile(weldfs_file** file, const std::string& name);
 // An id of what is open, the same for as long as the device keeps the file: its length, 0 when there is no room.

@@ -327,6 +327,7 @@ impl Hand<'_> {
         let c = &queue.counters;
         c.opcode(work.cmd.op.opcode() as u16);
         c.commands.add(1);
+        c.hinted(work.cmd.hints);
         c.errors.add(u64::from(done.outcome.status != 0));
         c.fused.add(u64::from(work.cmd.op.opcode().spec().fused));
         c.payload_copies.add(done.copies);

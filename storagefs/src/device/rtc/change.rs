@@ -91,7 +91,7 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths)
     if need.is_some() && store.journal().must_wait().is_some() {
         return None;
     }
-    let plan = need.map(|need| store.begin(&need)).transpose().ok()?;
+    let plan = need.map(|need| store.begin(&need)).transpose().ok()?.map(|plan| plan.with_life(cmd.hints.life));
     let members = wanted(&cmd.op, session, &set);
     let held = core.sets.hold_free(&members)?;
     if core.leases.hold_up(queue, cmd, &members) {

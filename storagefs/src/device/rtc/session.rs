@@ -1,4 +1,4 @@
-//! Commands that the session answers: close, and sync where a flush is a few instructions.
+//! Commands that the session answers: close, advisory locks, and sync where a flush is a few instructions.
 
 use weldfs_ciscops::{Command, Handle, Op};
 use weldfs_journal::canary::{Canary, planted};
@@ -7,7 +7,7 @@ use weldfs_scheduler::Mode;
 use super::super::core::Core;
 use super::super::dataplane::{Done, answer};
 use super::super::session::QueueState;
-use super::super::session_ops::close_held;
+use super::super::session_ops::{close_held, lock_held};
 use super::super::sets::members;
 use super::change::durable_now;
 use crate::fs::HandleTable;
@@ -19,6 +19,7 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command) -> Option<Done
     }
     match cmd.op {
         Op::Close { h } => close(core, queue, (h, cmd.is_posted())),
+        Op::Lock { h, .. } => lock(core, queue, h, &cmd.op),
         Op::Fsync { h } | Op::Fdatasync { h } => sync(core, queue, Some(h)),
         _ => sync(core, queue, None),
     }
@@ -32,6 +33,15 @@ fn close(core: &Core, queue: &QueueState, (h, posted): (Handle, bool)) -> Option
         return None;
     }
     Some(answer(close_held(core, session, (h, ino), posted, || drop(held))))
+}
+
+fn lock(core: &Core, queue: &QueueState, h: Handle, op: &Op) -> Option<Done> {
+    let ino = queue.session.handle(h).ok()?.ino;
+    let _held = core.sets.hold_free(&members([(ino.0, Mode::Exclusive)]))?;
+    if core.leases.in_the_way(queue, ino.0) {
+        return None;
+    }
+    Some(lock_held(core, queue, op))
 }
 
 fn sync(core: &Core, queue: &QueueState, h: Option<Handle>) -> Option<Done> {

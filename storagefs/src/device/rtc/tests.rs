@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weldfs_ciscops::program::{Body, Builder, Bytes, Micro, Pool, Reg, Str, SumKind, To, Value};
-use weldfs_ciscops::{At, Command, Durability, Handle, InodeNo, Op, OpenFlags, Outcome, PoolRange, TxnMode};
+use weldfs_ciscops::{
+    At, Command, Durability, Errno, Handle, InodeNo, LockAction, LockKind, LockSpace, Op, OpenFlags, Outcome,
+    PoolRange, TxnMode,
+};
 use weldfs_journal::{ManualClock, Medium, SeededRandom};
 use weldfs_scheduler::{Mode, Token};
 
@@ -12,7 +15,7 @@ use super::*;
 use crate::device::core::DeviceConfig;
 use crate::device::sets::members;
 use crate::device::tenants::Identity;
-use crate::fs::{Cred, ROOT};
+use crate::fs::{Cred, HandleTable, ROOT};
 use crate::media::RamMedium;
 use crate::mount::{MkfsOptions, format};
 use crate::store::{MountOptions, Store};
@@ -73,6 +76,33 @@ fn what_waits_for_nothing_is_over_at_once_and_leaves_no_tickets() {
     assert!(rig.make().unwrap().is_ok());
     assert_eq!(rig.applied(), 1);
     assert!(rig.stat().unwrap().is_ok());
+    assert_eq!(rig.core.sets.queues(), 0);
+}
+
+#[test]
+fn a_lock_is_over_at_once_unless_its_inode_is_held() {
+    let rig = Rig::new();
+    assert!(rig.make().unwrap().is_ok());
+    let open = || {
+        let flags = OpenFlags::READ | OpenFlags::WRITE;
+        Handle::from_wire(rig.run(Op::open(Handle::ROOT, NAME, flags, 0)).unwrap().result)
+    };
+    let (one, other) = (open(), open());
+    let lock = |h, action, kind| {
+        let (space, owner) = (LockSpace::OpenFile, 0);
+        rig.run(Op::Lock { h, action, kind, space, start: 0, len: 1, owner, out: PoolRange::EMPTY })
+    };
+    let set = |h, kind| lock(h, LockAction::Set, kind).map(|done| done.status);
+    assert_eq!(set(one, LockKind::Write), Some(0));
+    assert_eq!(set(other, LockKind::Read), Some(Errno::AGAIN.0));
+    assert_eq!(lock(other, LockAction::Get, LockKind::Read).unwrap().result, 1, "there is one in the way");
+    let ino = rig.queue.session.handle(one).unwrap().ino.0;
+    let sets = &rig.core.sets;
+    let held = sets.place(sets.arrive(), NOBODY, members([(ino, Mode::Shared)]));
+    assert_eq!(set(one, LockKind::Unlock), None, "behind what holds the inode");
+    drop(held);
+    assert_eq!(set(one, LockKind::Unlock), Some(0));
+    assert_eq!(set(other, LockKind::Read), Some(0));
     assert_eq!(rig.core.sets.queues(), 0);
 }
 

@@ -224,6 +224,7 @@ where
         let (c, opcode) = (&queue.counters, cmd.op.opcode());
         let fused = opcode.spec().fused;
         done.count(c, opcode as u16, fused);
+        c.hinted(cmd.hints);
         let (queue_ns, service_ns) = (begin.saturating_sub(seen), end.saturating_sub(begin));
         c.queue_ns.add(queue_ns);
         c.service_ns.add(service_ns);
@@ -264,7 +265,7 @@ fn joins(queue: &QueueState, raw: &RawCommand, first: Option<&Command>) -> Optio
     let posted = raw.0.flags & flags::POSTED != 0 && raw.0.length <= POSTED_MAX;
     let cmd = posted.then(|| validate(raw, &queue.limits).ok()).flatten()?;
     // As `may_complete` says, and as the first one.
-    let plain = !cmd.after_durable && !cmd.detectable && !is_placed(&cmd);
+    let plain = !cmd.after_durable && !cmd.detectable && !is_placed(&cmd) && cmd.hints.is_none();
     let about = |cmd: &Command| straight::concerned(&cmd.op).map(|(h, _)| h);
     let alike = |first: &Command| about(&cmd) == about(first) && cmd.durability == first.durability;
     (plain && straight::may_join(&cmd.op) && first.is_none_or(alike)).then_some(cmd)

@@ -307,6 +307,7 @@ where
             device_ns: 0,
             media: 0,
             fused: false,
+            priority: Priority::Normal,
             uncontended: false,
             refused: None,
         };
@@ -331,6 +332,8 @@ where
         }
         near(&cmd.op, &queue.pool);
         let free = self.is_alone();
+        notes.priority = cmd.hints.priority;
+        queue.counters.hinted(cmd.hints);
         notes.fused = cmd.op.opcode().spec().fused;
         let paths = match Paths::fetch(&cmd, &queue.pool) {
             Ok(paths) => paths,

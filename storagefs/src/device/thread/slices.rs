@@ -129,7 +129,7 @@ where
             CostModel::Constant => 0,
         };
         if contended {
-            let cost = Cost { time_ns: cost_ns, lender: slice.lender };
+            let cost = Cost { time_ns: cost_ns, lender: slice.lender, weight: notes.priority.weight() };
             runq.account(notes.queue.tenant.id, inode, cost);
         }
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };

@@ -323,7 +323,8 @@ impl Stream {
         counters.slot_bytes_out.add(now.bytes_out.saturating_sub(before.bytes_out));
         if slot_ns > 0 {
             let inode = cx.slot.primary.load(Ordering::Relaxed);
-            cx.core.board.runq.account(cx.queue.tenant.id, inode, Cost { time_ns: slot_ns, lender: None });
+            let cost = Cost { time_ns: slot_ns, lender: None, weight: cx.cmd.hints.priority.weight() };
+            cx.core.board.runq.account(cx.queue.tenant.id, inode, cost);
         }
         self.charged = now;
     }

@@ -16,6 +16,7 @@ struct Asked {
     mode: u32,
     off: u64,
     src: PoolRange,
+    life: Life,
 }
 
 /// Plans it, under its `set`, at time `now`; `None` also where the name is there.
@@ -51,7 +52,7 @@ pub(crate) fn plan_create<'a>(
     }
     let known = Some(slot).filter(|s| s.0 == found.dir.ino && s.1 != 0 && store.in_bucket_of(s.1, &found.name));
     let cookie = known.map_or_else(|| store.dirent_slot(found.dir.ino, &found.name), |s| Ok(s.1)).ok()?;
-    let asked = Asked { flags, mode, off, src };
+    let asked = Asked { flags, mode, off, src, life: cmd.hints.life };
     create(store, session, pool, (&asked, &cmd.op), (found, cookie), Time { sec: now.0, nsec: now.1 })
 }
 
@@ -66,9 +67,9 @@ fn create<'a>(
     let (src, off, cred) = (pool.slice(asked.src).ok()?, asked.off, session.cred());
     let inline = src.len() <= store.inline_max();
     let mut rec = fresh_inode(&found.dir, cred, (perm::IFREG, asked.mode), now);
-    let (counters, ordinary) = (OpCounters::default(), cred.uid != 0);
+    let (counters, ordinary, life) = (OpCounters::default(), cred.uid != 0, asked.life);
     let file = OpenFile { ino: InodeNo(0), flags: asked.flags, offset: 0 };
-    let mut line = Line { store, file, size: 0, mode: rec.mode, now, ordinary, inline, fresh: true, counters };
+    let mut line = Line { store, file, size: 0, mode: rec.mode, now, life, ordinary, inline, fresh: true, counters };
     let mut plan = line.begin(off, src.len(), 2 * found.name.len())?;
     line.number(&mut rec);
     let mut gathered = Gathered::default();

@@ -69,8 +69,8 @@ pub(crate) fn plan_merged<'a>(
         others.push((cmd, outcome));
     }
     let (ordinary, inline) = (session.cred().uid != 0, row.bytes <= store.inline_max());
-    let (counters, fresh) = (OpCounters::default(), false);
-    let mut line = Line { store, file, size, mode, now, ordinary, inline, fresh, counters };
+    let (counters, fresh, life) = (OpCounters::default(), false, Life::Unknown);
+    let mut line = Line { store, file, size, mode, now, life, ordinary, inline, fresh, counters };
     let mut plan = store.begin(&row.need(&line)?).ok()?;
     let mut gathered = Gathered::default();
     row.pieces.iter().try_for_each(|(off, src)| line.gather(&mut plan, &mut gathered, *off, *src, false)).ok()?;

@@ -9,7 +9,7 @@ use crate::micro::open::OpenTxn;
 use crate::tree::kind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use weldfs_ciscops::InodeNo;
+use weldfs_ciscops::{InodeNo, Life};
 use weldfs_journal::{Medium, RecordKind, TxnMode};
 
 const MODEL: CrashModel = CrashModel::Pmem;
@@ -250,7 +250,7 @@ fn take_all_but(store: &Store, left: i64) {
     let ino = file(store, b"file").unwrap();
     let mut blk = 1 << 10;
     while store.ledger.avail.load(Relaxed) > left {
-        let Ok(run) = store.blocking(|| store.alloc.take(1, ino.0)) else { break };
+        let Ok(run) = store.blocking(|| store.alloc.take(1, ino.0, Life::Unknown)) else { break };
         store.ledger.avail.fetch_sub(1, Relaxed);
         let (state, crcs) = (BlockState::Unwritten, smallvec::smallvec![]);
         let e = Effect::Map { ino, blk, addr: run.addr, count: 1, state, crcs };

@@ -14,7 +14,7 @@ use crate::store::{Group, MountOptions};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weldfs_ciscops::{At, ChecksumKind, InodeNo, OpenFlags, PoolRange};
+use weldfs_ciscops::{At, ChecksumKind, InodeNo, Life, OpenFlags, PoolRange};
 use weldfs_functions::crc32c;
 use weldfs_journal::{AlignedBuf, DataWrite, ManualClock, Medium, SeededRandom};
 
@@ -211,7 +211,7 @@ pub(super) fn input(
             store.blocking(|| store.read_block(ino, blk, &mut whole)).unwrap();
         }
         whole[(from % block) as usize..][..part.len()].copy_from_slice(part);
-        let run = store.blocking(|| store.alloc.take(1, ino.0)).unwrap();
+        let run = store.blocking(|| store.alloc.take(1, ino.0, Life::Unknown)).unwrap();
         store.ledger.avail.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         let crcs = smallvec![crc32c(&whole)];
         effects.push(Effect::Map { ino, blk, addr: run.addr, count: 1, state: BlockState::Written, crcs });

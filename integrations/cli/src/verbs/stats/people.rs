@@ -19,6 +19,8 @@ pub const GROUPS: &[(&str, &[&str])] = &[
             "merged_writes",
             "merged_places",
             "merged_attributes",
+            "prioritized",
+            "lives",
             "leases",
             "watches",
             "errors",
