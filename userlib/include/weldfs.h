@@ -128,6 +128,43 @@
 #define WELDFS_AFTER_DURABLE 256
 
 /*
+ Hint, added to a `how`, or given to weldfs_set_hints: a quarter of the share that a command without this has among
+ those of its tenant that wait for the device. For what nothing waits for.
+ */
+#define WELDFS_PRIORITY_LOW 1024
+
+/*
+ Hint: half of that share.
+ */
+#define WELDFS_PRIORITY_MEDIUM 2048
+
+/*
+ Hint: twice that share. For what a user waits for.
+ */
+#define WELDFS_PRIORITY_HIGH 3072
+
+/*
+ Hint, added to a `how`, or given to weldfs_set_hints: what is written will be written over or removed soon. What has
+ another life is kept elsewhere on the medium.
+ */
+#define WELDFS_LIFE_SHORT 4096
+
+/*
+ Hint: later than what has a short life.
+ */
+#define WELDFS_LIFE_MEDIUM 8192
+
+/*
+ Hint: later than what has a medium one.
+ */
+#define WELDFS_LIFE_LONG 12288
+
+/*
+ Hint: later than what has a long one, perhaps never.
+ */
+#define WELDFS_LIFE_EXTREME 16384
+
+/*
  An offset that means the end of the file: an append, atomic against every other writer.
  */
 #define WELDFS_END 18446744073709551615ull
@@ -1207,7 +1244,7 @@ typedef struct weldfs_job {
      */
     size_t size;
     /*
-     WELDFS_MORE or 0.
+     WELDFS_MORE or 0, and hints, which then count in the place of the file's.
      */
     uint32_t flags;
     /*
@@ -1352,6 +1389,15 @@ int64_t weldfs_read(const struct weldfs_file *file, void *into, size_t len);
 int64_t weldfs_pread(const struct weldfs_file *file, void *into, size_t len, uint64_t offset);
 
 /*
+ weldfs_pread with a `how` of its own; hints of it count in the place of the file's.
+ */
+int64_t weldfs_pread_how(const struct weldfs_file *file,
+                         void *into,
+                         size_t len,
+                         uint64_t offset,
+                         uint32_t how);
+
+/*
  write(2) at the file's offset, or its end with O_APPEND. Atomic up to weldfs_info.payload_max bytes, longer data in
  such pieces. Returns the bytes written; fewer than given only when a later piece failed.
  */
@@ -1374,6 +1420,15 @@ int64_t weldfs_pwrite(const struct weldfs_file *file,
  lseek(2), with SEEK_SET, SEEK_CUR, SEEK_END, SEEK_DATA, SEEK_HOLE. Returns the new offset, bytes.
  */
 int64_t weldfs_lseek(const struct weldfs_file *file, int64_t offset, int whence);
+
+/*
+ Chooses the hints of later calls through `file`, on any thread, and of commands submitted for it: a
+ WELDFS_PRIORITY_, a WELDFS_LIFE_, both added, or 0, as at first. They belong to this object and not to the file, and
+ change no result: the first says how urgent commands are among those of the same tenant, which gets as much in all as
+ it would without; the second is fcntl(2)'s F_SET_RW_HINT. -EINVAL: other bits.
+ */
+int weldfs_set_hints(const struct weldfs_file *file,
+                     uint32_t hints);
 
 /*
  ftruncate(2).

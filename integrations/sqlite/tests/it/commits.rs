@@ -39,6 +39,7 @@ impl Memory {
 
 /// Opcodes of docs/COMMANDS.md.
 const WRITE: u16 = 4;
+const FDATASYNC: u16 = 9;
 const TXN_COMMIT: u16 = 27;
 const UNLINK: u16 = 34;
 const PROGRAM: u16 = 70;
@@ -100,6 +101,44 @@ fn a_batch_commit_of_scattered_pages_is_a_transaction_or_has_a_journal() {
         let after = (memory.counted(TXN_COMMIT).1, memory.counted(UNLINK).1);
         assert_eq!((after.0 - before.0, after.1 - before.1), (begun, removed), "{rows}");
     }
+    assert_eq!(one::<String>(&db, "pragma integrity_check"), "ok");
+}
+
+#[test]
+fn a_commit_to_a_write_ahead_log_is_one_write_and_one_flush() {
+    let memory = Memory::new(64 << 20, false);
+    let db = memory.open("a.db");
+    db.execute_batch("pragma journal_mode = wal; create table t(x integer primary key, y);").unwrap();
+    let fill = "insert into t select x, zeroblob(3000) from
+                (with recursive s(x) as (select 1 union all select x + 1 from s where x < 100) select x from s)";
+    db.execute_batch(fill).unwrap();
+    // Flushes, writes and syncs of so many commits each; one flush more where the device's own five seconds fall into it.
+    let spent = |sql: &str, times: u64| {
+        let counted = || [memory.counted(WRITE).0, memory.counted(WRITE).1, memory.counted(FDATASYNC).1];
+        let before = counted();
+        (0..times).for_each(|_| db.execute_batch(sql).unwrap());
+        let after = counted();
+        [0, 1, 2].map(|i| after[i] - before[i])
+    };
+    let one_page = "update t set y = randomblob(3000) where x = 1";
+    let forty = "update t set y = randomblob(3000) where x <= 40";
+    db.execute_batch("pragma synchronous = full").unwrap();
+    spent(one_page, 3);
+    for sql in [one_page, forty] {
+        let [flushes, writes, syncs] = spent(sql, 10);
+        assert!((10..=11).contains(&flushes), "{sql}: {flushes}");
+        assert_eq!((writes, syncs), (10, 0), "{sql}");
+    }
+    // Not synced: known after one, and a sync is one then.
+    db.execute_batch("pragma synchronous = normal").unwrap();
+    spent(one_page, 1);
+    for sql in [one_page, forty] {
+        let [flushes, writes, syncs] = spent(sql, 10);
+        assert!(flushes <= 1, "{sql}: {flushes}");
+        assert_eq!((writes, syncs), (10, 0), "{sql}");
+    }
+    db.execute_batch("pragma synchronous = full").unwrap();
+    assert_eq!(spent(one_page, 1)[1..], [1, 1]);
     assert_eq!(one::<String>(&db, "pragma integrity_check"), "ok");
 }
 

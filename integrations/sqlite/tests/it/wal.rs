@@ -134,3 +134,67 @@ fn copies_of_an_image_do_not_meet_in_shared_memory() {
     assert_eq!(one::<i64>(&open(&served), "select sum(x) from t"), 3);
     assert_eq!(one::<i64>(&open(&copy), "select sum(x) from t"), 31);
 }
+
+#[test]
+fn what_is_rolled_back_or_cut_short_never_comes_over_what_another_commits() {
+    let dir = image("128M");
+    let served = Served::start(dir.path());
+    let name = format!("{}:/a.db", served.socket().display());
+    let connections = [connect(&name).unwrap(), connect(&name).unwrap()];
+    for (i, db) in connections.iter().enumerate() {
+        // Few pages, so that transactions write frames long before they end, and are rolled back with some held back.
+        db.execute_batch("pragma journal_mode = wal; pragma cache_size = 5; pragma wal_autocheckpoint = 0;").unwrap();
+        db.execute_batch(["pragma synchronous = full", "pragma synchronous = normal"][i]).unwrap();
+    }
+    let fill = |rows: i64| {
+        format!(
+            "insert into t select ?1, randomblob(2000) from
+             (with recursive s(i) as (select 1 union all select i + 1 from s where i < {rows}) select i from s)"
+        )
+    };
+    connections[0].execute_batch("create table t(x, y);").unwrap();
+    let mut committed = 0;
+    for round in 0..40_i64 {
+        let (one_of, other) = (&connections[(round % 2) as usize], &connections[(1 - round % 2) as usize]);
+        let rows = [1, 3, 20, 400][(round / 2 % 4) as usize];
+        one_of.execute_batch("begin immediate").unwrap();
+        one_of.execute(&fill(rows), [-round - 1]).unwrap();
+        if round % 3 == 0 {
+            // It reads back what it has written to the log.
+            let seen: i64 = one_of.query_row("select sum(length(y)) from t where x < 0", [], |row| row.get(0)).unwrap();
+            assert_eq!(seen, rows * 2000);
+        }
+        if round % 4 == 1 {
+            let back = "savepoint s; update t set y = zeroblob(10) where x >= 0; rollback to s;";
+            one_of.execute_batch(back).unwrap();
+        }
+        one_of.execute_batch("rollback").unwrap();
+        other.execute(&fill(1 + round % 5), [round]).unwrap();
+        committed += 1 + round % 5;
+        for db in &connections {
+            assert_eq!(one::<i64>(db, "select count(*) from t"), committed, "round {round}");
+            assert_eq!(one::<i64>(db, "select count(*) from t where x < 0 or length(y) < 2000"), 0);
+        }
+    }
+    for db in &connections {
+        assert_eq!(one::<String>(db, "pragma integrity_check"), "ok");
+    }
+    // Alone with it, where no lock says who writes, and with others again.
+    let [first, second] = connections;
+    drop(second);
+    first.execute_batch("pragma locking_mode = exclusive; begin immediate").unwrap();
+    first.execute(&fill(100), [-1]).unwrap();
+    first.execute_batch("rollback; pragma locking_mode = normal;").unwrap();
+    assert_eq!(one::<i64>(&first, "select count(*) from t"), committed);
+    let second = connect(&name).unwrap();
+    second.execute(&fill(7), [1000]).unwrap();
+    assert_eq!(one::<i64>(&first, "select count(*) from t"), committed + 7);
+    // A device that dies leaves the log, which is recovered from: no more and no less.
+    served.kill();
+    drop((first, second));
+    let _served = Served::start(dir.path());
+    let new = connect(&name).unwrap();
+    assert_eq!(one::<i64>(&new, "select count(*) from t"), committed + 7, "the last one was synced, and with it all");
+    assert_eq!(one::<i64>(&new, "select count(*) from t where x < 0 or length(y) < 2000"), 0);
+    assert_eq!(one::<String>(&new, "pragma integrity_check"), "ok");
+}

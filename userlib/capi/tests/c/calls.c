@@ -27,6 +27,14 @@ static void files(void) {
     GIVES(5, weldfs_pread(f, room, 20, 6));
     GIVES(0, weldfs_fstat(f, &st));
     CHECK(st.bytes == 11 && S_ISREG(st.mode) && (st.mode & 07777) == 0640 && st.nlink == 1);
+    GIVES(0, weldfs_set_hints(f, WELDFS_PRIORITY_HIGH | WELDFS_LIFE_EXTREME));
+    GIVES(3, weldfs_pwrite(f, "HEL", 3, 0, WELDFS_VOLATILE, NULL));
+    GIVES(5, weldfs_pread_how(f, room, 20, 6, WELDFS_PRIORITY_LOW));
+    GIVES(-EINVAL, weldfs_pread_how(f, room, 20, 6, 0x5000));
+    GIVES(-EINVAL, weldfs_set_hints(f, 0x5000));
+    GIVES(-EINVAL, weldfs_set_hints(f, WELDFS_DURABLE));
+    GIVES(-EINVAL, weldfs_set_hints(NULL, 0));
+    GIVES(0, weldfs_set_hints(f, 0));
     GIVES(0, weldfs_ftruncate(f, 4));
     GIVES(0, weldfs_fallocate(f, FALLOC_FL_KEEP_SIZE, 0, 65536));
     GIVES(-EOPNOTSUPP, weldfs_fallocate(f, FALLOC_FL_COLLAPSE_RANGE, 0, 4096));
