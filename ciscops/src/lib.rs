@@ -1,8 +1,8 @@
 //! The contract of host and device. docs/COMMANDS.md is its specification.
 //!
 //! What lives here: queue entries (`sqe`), the op table and decoder (`optable`, `codec`, `decode`), typed commands
-//! (`command`, `flags`, `hints`), bodies that travel in the pool (`bodies`, `dirent`, `virt`), shared memory (`pool`), the
-//! rings with their wake-up protocol (`ring`), attach messages (`attach`), recorded slices (`trace`), which files a
+//! (`command`, `flags`, `hints`), bodies that travel in the pool (`bodies`, `dirent`, `virt`), shared memory (`pool`),
+//! the rings with their wake-up protocol (`ring`), attach messages (`attach`), recorded slices (`trace`), which files a
 //! mount's kernel has mapped (`mapped`), the interpreter over an abstract `Target` (`target`, `interp`, `catalogue`),
 //! and fused programs (`program`).
 //! What may be touched: memory handed in. No files, sockets, threads or clocks; the only system calls are the

@@ -78,7 +78,9 @@ def unknown_opcodes(c):
 @case(G, "flags: values that have no meaning, and what version 1 does not do")
 def flags(c):
     for bits, wanted in ((3, "EINVAL"), (3 << 2, "EINVAL"), (2 << 4, "EOPNOTSUPP"), (3 << 4, "EOPNOTSUPP"),
-                         (1 << 7, "EINVAL"), *[(1 << bit, "EINVAL") for bit in range(9, 16)], (1 << 4, "OK"),
+                         (1 << 7, "EINVAL"), (1 << 8, "EINVAL"), (1 << 9, "EINVAL"), (1 << 15, "EINVAL"), (1 << 4, "OK"),
+                         *[(life << 12 | priority << 10, "OK" if life < 5 else "EINVAL")
+                           for life in range(8) for priority in range(4)],
                          (wire.VOLATILE, "OK"), (wire.DURABLE, "OK"), (wire.MACRO, "OK"), (wire.MICRO, "OK"),
                          (wire.AFTER_DURABLE, "OK")):
         want(c.call("nop", flags=bits), wanted)

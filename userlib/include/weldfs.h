@@ -1424,8 +1424,8 @@ int64_t weldfs_lseek(const struct weldfs_file *file, int64_t offset, int whence)
 /*
  Chooses the hints of later calls through `file`, on any thread, and of commands submitted for it: a
  WELDFS_PRIORITY_, a WELDFS_LIFE_, both added, or 0, as at first. They belong to this object and not to the file, and
- change no result: the first says how urgent commands are among those of the same tenant, which gets as much in all as
- it would without; the second is fcntl(2)'s F_SET_RW_HINT. -EINVAL: other bits.
+ change no result: the first says how urgent commands are among those of the same tenant, which gets as much in all
+ as it would without; the second is as fcntl(2)'s F_SET_RW_HINT. -EINVAL: other bits.
  */
 int weldfs_set_hints(const struct weldfs_file *file,
                      uint32_t hints);
@@ -2178,8 +2178,8 @@ int weldfs_batch_unlink(struct weldfs_batch *batch, const char *path);
  Runs the operations in order, and empties the batch. At most 256 of them, and a MiB of operands, are one command;
  more are several. Nothing is atomic about it: each operation is a command of its own, with its own result in
  `results` (an array of `max`, at least as many as there are operations), and others may come in between. `durable`
- is WELDFS_DEFAULT, WELDFS_VOLATILE or WELDFS_DURABLE for all; durable ones wait for the medium once, together.
- Returns how many operations failed.
+ is WELDFS_DEFAULT, WELDFS_VOLATILE or WELDFS_DURABLE for all, and hints for all added to that; those of the files do
+ not count. Durable operations wait for the medium once, together. Returns how many operations failed.
 
  Errors, for the whole: -EIO (the device died: some may have run), -ENODEV, -ENOMEM, -EINVAL (`max` is too small:
  none has run, and the batch is as it was).

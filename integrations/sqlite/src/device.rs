@@ -10,7 +10,7 @@ use crate::tail::Tail;
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use weldfs::{AttachOptions, Client, ClientOptions, Durability, Process};
 use weldfs_ciscops::attach::medium;
@@ -126,6 +126,8 @@ impl Commits {
 /// An attachment as the list keeps it.
 struct Kept {
     target: (u64, u64),
+    /// The name that it was reached by.
+    name: PathBuf,
     device: Weak<Device>,
     /// Held from the look at a name to the open that follows it: an image would be mounted twice otherwise.
     warm: Option<Arc<Device>>,
@@ -144,8 +146,20 @@ pub enum For {
     Rest,
 }
 
+/// The device of an open database, by the name of its target, without a look at what has that name now. `None` where
+/// another device has been reached by it since, or none.
+fn known(target: &Path) -> Option<Arc<Device>> {
+    let kept = KEPT.lock();
+    let mut alive = kept.iter().filter(|k| k.name == target).filter_map(|k| k.device.upgrade());
+    let device = alive.next().filter(|device| device.is_ours())?;
+    alive.next().is_none().then_some(device)
+}
+
 /// The device of a target, attached to where this process is not yet.
 pub fn attached(target: &Path, purpose: For) -> Done<Arc<Device>> {
+    if let Some(device) = known(target).filter(|_| purpose == For::Rest) {
+        return Ok(device);
+    }
     let keep_warm = purpose == For::Name;
     let said = |e: io::Error| Fault::of(code::CANTOPEN, e, || target.display().to_string());
     let meta = std::fs::metadata(target).map_err(said)?;
@@ -174,7 +188,8 @@ pub fn attached(target: &Path, purpose: For) -> Done<Arc<Device>> {
         }
     }
     let device = Arc::new(reach(target).and_then(|client| Device::over(client, true).map_err(said))?);
-    kept.push(Kept { target: key, device: Arc::downgrade(&device), warm: keep_warm.then(|| device.clone()) });
+    let (name, warm) = (target.to_owned(), keep_warm.then(|| device.clone()));
+    kept.push(Kept { target: key, name, device: Arc::downgrade(&device), warm });
     Ok(device)
 }
 
@@ -184,7 +199,7 @@ pub fn keep(target: &Path, device: &Arc<Device>) -> io::Result<()> {
     let key = (meta.dev(), meta.ino());
     let mut kept = KEPT.lock();
     kept.retain(|k| k.target != key);
-    kept.push(Kept { target: key, device: Arc::downgrade(device), warm: None });
+    kept.push(Kept { target: key, name: target.to_owned(), device: Arc::downgrade(device), warm: None });
     Ok(())
 }
 

@@ -6,8 +6,8 @@
 //! synced, that write is durable, and the sync has nothing left to do: see [`Guess`].
 //!
 //! Frames belong to whichever connection holds SQLite's write lock. What is held back when it is given up is of a
-//! transaction that was rolled back; the next writer's frames go to the same place, so it must never be sent after that.
-//! A connection that took no such lock (`locking_mode=exclusive`) has only heads held back.
+//! transaction that was rolled back; the next writer's frames go to the same place, so it must never be sent after
+//! that. A connection that took no such lock (`locking_mode=exclusive`) has only heads held back.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,6 +1,8 @@
 //! Many operations in one crossing: batches, attributes of many names, listings with attributes.
 
-use crate::boundary::{Fault, array, array_mut, call, count, given, hand_out, misuse, on, path, put, room};
+use crate::boundary::{
+    Fault, HINTS, array, array_mut, call, count, durability, given, hand_out, hinted, misuse, on, path, put, room,
+};
 use crate::client::weldfs_client;
 use crate::file::{place, weldfs_file};
 use crate::fused::{payload, space};
@@ -250,8 +252,8 @@ pub unsafe extern "C" fn weldfs_batch_unlink(batch: Option<&mut weldfs_batch>, p
 /// Runs the operations in order, and empties the batch. At most 256 of them, and a MiB of operands, are one command;
 /// more are several. Nothing is atomic about it: each operation is a command of its own, with its own result in
 /// `results` (an array of `max`, at least as many as there are operations), and others may come in between. `durable`
-/// is WELDFS_DEFAULT, WELDFS_VOLATILE or WELDFS_DURABLE for all; durable ones wait for the medium once, together.
-/// Returns how many operations failed.
+/// is WELDFS_DEFAULT, WELDFS_VOLATILE or WELDFS_DURABLE for all, and hints for all added to that; those of the files do
+/// not count. Durable operations wait for the medium once, together. Returns how many operations failed.
 ///
 /// Errors, for the whole: -EIO (the device died: some may have run), -ENODEV, -ENOMEM, -EINVAL (`max` is too small:
 /// none has run, and the batch is as it was).
@@ -264,7 +266,7 @@ pub unsafe extern "C" fn weldfs_batch_run(
 ) -> i64 {
     count("weldfs_batch_run", || {
         let batch = given(batch)?;
-        let durability = crate::boundary::durability(durable)?;
+        let (durability, hints) = (durability(durable & !HINTS)?, hinted(durable & HINTS)?);
         if max < batch.items.len() {
             return Err(misuse("there is room for fewer results than there are operations"));
         }
@@ -272,8 +274,8 @@ pub unsafe extern "C" fn weldfs_batch_run(
         let (client, items) = (batch.client.clone(), std::mem::take(&mut batch.items));
         let session = std::mem::take(&mut batch.session);
         let raw = match durability {
-            weldfs::Durability::Default => client.raw(),
-            chosen => client.raw().durability(chosen),
+            weldfs::Durability::Default => client.raw().hints(hints),
+            chosen => client.raw().durability(chosen).hints(hints),
         };
         let mut bodies = vec![StatBody::new_zeroed(); items.len()];
         let mut sent = raw.of_session(session).batch();

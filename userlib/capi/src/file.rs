@@ -135,8 +135,8 @@ pub unsafe extern "C" fn weldfs_lseek(file: Option<&weldfs_file>, offset: i64, w
 
 /// Chooses the hints of later calls through `file`, on any thread, and of commands submitted for it: a
 /// WELDFS_PRIORITY_, a WELDFS_LIFE_, both added, or 0, as at first. They belong to this object and not to the file, and
-/// change no result: the first says how urgent commands are among those of the same tenant, which gets as much in all as
-/// it would without; the second is fcntl(2)'s F_SET_RW_HINT. -EINVAL: other bits.
+/// change no result: the first says how urgent commands are among those of the same tenant, which gets as much in all
+/// as it would without; the second is as fcntl(2)'s F_SET_RW_HINT. -EINVAL: other bits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_set_hints(file: Option<&weldfs_file>, hints: u32) -> c_int {
     call("weldfs_set_hints", || {

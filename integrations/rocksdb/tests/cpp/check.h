@@ -75,5 +75,6 @@ inline std::string Value(uint64_t row, uint64_t version, size_t bytes = 200) {
 
 int TestFiles(const std::string& target);
 int TestHandoffs(const std::string& target);
+int TestHints(const std::string& target);
 int TestEngine(const std::string& target);
 int TestRandom(const std::string& target, const std::string& state, uint64_t seed, uint64_t operations);

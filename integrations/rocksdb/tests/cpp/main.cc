@@ -269,6 +269,7 @@ int main(int argc, char** argv) {
   auto number = [&](int i) { return std::stoull(text(i)); };
   if (part == "files") return TestFiles(target);
   if (part == "handoffs") return TestHandoffs(target);
+  if (part == "hints") return TestHints(target);
   if (part == "engine") return TestEngine(target);
   if (part == "random") return TestRandom(target, text(3), number(4), number(5));
   if (part == "write") return Write(target, text(3) != "unsynced");

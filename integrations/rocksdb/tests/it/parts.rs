@@ -30,6 +30,31 @@ fn bytes_that_do_not_match_their_checksum_are_not_written() {
     everywhere("bytes_that_do_not_match_their_checksum_are_not_written", "handoffs", "128M");
 }
 
+/// I/O priorities and write-lifetime hints go along with the commands that they are said of, and a database says them.
+#[test]
+fn priorities_and_lifetimes_reach_the_device() {
+    if !is_there("priorities_and_lifetimes_reach_the_device") {
+        return;
+    }
+    let dir = image("256M", "pmem");
+    let served = Served::start(dir.path());
+    let client = weldfs::Client::connect(served.socket()).unwrap();
+    let counted = || {
+        let stats = client.stats_json().unwrap();
+        ["prioritized", "lives"].map(|name| {
+            let from = stats.find(&format!("\"{name}\":")).unwrap() + name.len() + 3;
+            let digits: String = stats[from..].chars().take_while(char::is_ascii_digit).collect();
+            digits.parse::<u64>().unwrap()
+        })
+    };
+    assert_eq!(counted(), [0, 0]);
+    run(engine(dir.path(), "hints", served.socket().to_str().unwrap()));
+    assert_eq!(counted(), [6, 5]);
+    run(engine(dir.path(), "engine", served.socket().to_str().unwrap()));
+    let [prioritized, lives] = counted();
+    assert!(prioritized > 20 && lives > 20, "compactions, logs and tables: {prioritized}, {lives}");
+}
+
 /// Commits counted, compaction, MultiGet, iterators with reads in flight, checkpoint, backup, restore, reopening.
 #[test]
 fn a_database_is_used() {

@@ -112,7 +112,7 @@ fn a_commit_to_a_write_ahead_log_is_one_write_and_one_flush() {
     let fill = "insert into t select x, zeroblob(3000) from
                 (with recursive s(x) as (select 1 union all select x + 1 from s where x < 100) select x from s)";
     db.execute_batch(fill).unwrap();
-    // Flushes, writes and syncs of so many commits each; one flush more where the device's own five seconds fall into it.
+    // Flushes, writes and syncs of so many commits; one flush more where the device's own five seconds fall into it.
     let spent = |sql: &str, times: u64| {
         let counted = || [memory.counted(WRITE).0, memory.counted(WRITE).1, memory.counted(FDATASYNC).1];
         let before = counted();
