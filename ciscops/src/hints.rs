@@ -98,6 +98,12 @@ impl Hints {
         self == Hints::NONE
     }
 
+    /// Those of an element of a batch with `batch`: the batch's priority, and its life where the element has none.
+    pub fn within(self, batch: Hints) -> Hints {
+        let life = if self.life == Life::Unknown { batch.life } else { self.life };
+        Hints { priority: batch.priority, life }
+    }
+
     /// Both in five bits: priority in bits 0-1, life in bits 2-4.
     pub const fn to_wire(self) -> u16 {
         self.priority as u16 | (self.life as u16) << 2

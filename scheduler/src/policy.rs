@@ -45,7 +45,10 @@ impl Cost {
     pub(crate) fn queue_ns(&self) -> u64 {
         match self.weight {
             0 | WEIGHT_DEFAULT => self.time_ns,
-            weight => (u128::from(self.time_ns) * u128::from(WEIGHT_DEFAULT) / u128::from(weight)) as u64,
+            weight => {
+                let ns = u128::from(self.time_ns) * u128::from(WEIGHT_DEFAULT) / u128::from(weight);
+                u64::try_from(ns).unwrap_or(u64::MAX)
+            }
         }
     }
 }

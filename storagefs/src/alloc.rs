@@ -322,8 +322,8 @@ impl Inner {
         let begins = i > 0 && map.is_some_and(|m| m.get(i - 1));
         match (ended && begins, continued) {
             (true, _) => (n / PAGE_BLOCKS * PAGE_BLOCKS) as i64,
-            (false, true) => n as i64,
-            (false, false) => (n + 2 * PAGE_BLOCKS) as i64,
+            (false, true) if begins => n as i64,
+            (false, _) => (n + 2 * PAGE_BLOCKS) as i64,
         }
     }
 }
@@ -363,7 +363,9 @@ impl Alloc {
                 break;
             }
         }
-        inner.whole = whole;
+        // What goes on in the middle of a page is counted without the rest of it. `ZONE_SLACK` is for the others.
+        let lives = inner.cursors[ORDINARY..].iter().filter(|c| c.next < c.end).count() as i64;
+        inner.whole = whole - lives * (PAGE_BLOCKS as i64 - 1);
         Ok(())
     }
 

@@ -26,7 +26,7 @@
  * (weldfs_options.durability). fsync and its kin make persistent what was done before, whatever it asked for.
  *
  * How. The calls of the catalogue and weldfs_program_run take a `how`: a durability, with WELDFS_ON_DEVICE or
- * WELDFS_ON_HOST, WELDFS_ALL_OR_NOTHING or WELDFS_STEP_BY_STEP, and WELDFS_AFTER_DURABLE added as wanted; 0 is the
+ * WELDFS_ON_HOST, WELDFS_ALL_OR_NOTHING or WELDFS_STEP_BY_STEP, WELDFS_AFTER_DURABLE and hints added as wanted; 0 is the
  * client's durability, on the device, all or nothing.
  *
  * Threads. Any object may be used by any number of threads at the same time, except while it is given back; a batch, a

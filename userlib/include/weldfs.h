@@ -26,7 +26,7 @@
  * (weldfs_options.durability). fsync and its kin make persistent what was done before, whatever it asked for.
  *
  * How. The calls of the catalogue and weldfs_program_run take a `how`: a durability, with WELDFS_ON_DEVICE or
- * WELDFS_ON_HOST, WELDFS_ALL_OR_NOTHING or WELDFS_STEP_BY_STEP, and WELDFS_AFTER_DURABLE added as wanted; 0 is the
+ * WELDFS_ON_HOST, WELDFS_ALL_OR_NOTHING or WELDFS_STEP_BY_STEP, WELDFS_AFTER_DURABLE and hints added as wanted; 0 is the
  * client's durability, on the device, all or nothing.
  *
  * Threads. Any object may be used by any number of threads at the same time, except while it is given back; a batch, a
@@ -1944,7 +1944,7 @@ int64_t weldfs_txn_write(const struct weldfs_txn *txn,
 
 /*
  Makes all of it happen, in the order in which it was written, visible at once. `durable` is WELDFS_DEFAULT,
- WELDFS_VOLATILE or WELDFS_DURABLE. Returns the bytes written. `txn` is given back, whatever comes of it; no other
+ WELDFS_VOLATILE or WELDFS_DURABLE, with hints for all that is written added. Returns the bytes written. `txn` is given back, whatever comes of it; no other
  call may use it at the same time or later.
 
  Errors: those of write; -E2BIG (more than 16 files, or more than fits the log). An error leaves nothing, except for

@@ -132,13 +132,13 @@ impl Raw<'_> {
     /// this one has no locks of: what else a close does is not seen, but that the room of a file without a name is free
     /// a moment later. Where the device has granted nothing with the handle it is a command like others.
     pub fn post_plain_close(&self, h: Handle) -> Result<(), Errno> {
-        let (client, session, _) = self.parts();
+        let (client, session, how) = self.parts();
         client.with_queue(session, 0, |queue| {
+            let close = Command::new(0, Op::Close { h }).with_hints(how.hints);
             if queue.is_inline() {
-                return queue.execute(&Command::new(0, Op::Close { h }))?.ok().map(drop);
+                return queue.execute(&close)?.ok().map(drop);
             }
-            let command = Command::new(0, Op::Close { h }).posted();
-            queue.post(&command, Posted { range: PoolRange::EMPTY, lease: None, blocks: 0, writes: false })
+            queue.post(&close.posted(), Posted { range: PoolRange::EMPTY, lease: None, blocks: 0, writes: false })
         })?
     }
 

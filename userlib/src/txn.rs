@@ -8,7 +8,7 @@ use crate::file::File;
 use crate::raw::Raw;
 use weldfs_ciscops::flags::Access;
 use weldfs_ciscops::program::{Builder, Bytes, FileSlot, Micro, Place, Value};
-use weldfs_ciscops::{At, Cqe, Durability, Errno, Handle, Op, PoolRange};
+use weldfs_ciscops::{At, Cqe, Durability, Errno, Handle, Hints, Op, PoolRange};
 
 /// A transaction that the device collects: begin, write (and write again over what was written), commit or abort.
 /// `Send` and `Sync`; writes of several threads are collected in the order in which they arrive.
@@ -22,6 +22,7 @@ pub struct Transaction {
     client: Client,
     epoch: u64,
     durability: Durability,
+    hints: Hints,
     handle: Handle,
     over: bool,
 }
@@ -41,6 +42,7 @@ impl Client {
             client: self.clone(),
             epoch,
             durability: self.default_durability(),
+            hints: Hints::NONE,
             handle: Handle::from_wire(handle),
             over: false,
         })
@@ -49,7 +51,13 @@ impl Client {
 
 impl Transaction {
     fn raw(&self) -> Raw<'_> {
-        Raw::new(&self.client, self.epoch, self.durability)
+        Raw::new(&self.client, self.epoch, self.durability).hints(self.hints)
+    }
+
+    /// The same where the commit has these hints: their life is that of all that it writes.
+    pub fn hints(mut self, hints: Hints) -> Transaction {
+        self.hints = hints;
+        self
     }
 
     /// Logs a write: `at` is an offset or the end (as it is at the commit, which is also where a file opened with

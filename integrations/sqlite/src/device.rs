@@ -126,7 +126,7 @@ impl Commits {
 /// An attachment as the list keeps it.
 struct Kept {
     target: (u64, u64),
-    /// The name that it was reached by.
+    /// The last name that it was found by, if nothing else was found by that since.
     name: PathBuf,
     device: Weak<Device>,
     /// Held from the look at a name to the open that follows it: an image would be mounted twice otherwise.
@@ -147,12 +147,17 @@ pub enum For {
 }
 
 /// The device of an open database, by the name of its target, without a look at what has that name now. `None` where
-/// another device has been reached by it since, or none.
+/// none was found by it, or the one that was has been found by another since.
 fn known(target: &Path) -> Option<Arc<Device>> {
     let kept = KEPT.lock();
-    let mut alive = kept.iter().filter(|k| k.name == target).filter_map(|k| k.device.upgrade());
-    let device = alive.next().filter(|device| device.is_ours())?;
-    alive.next().is_none().then_some(device)
+    let device = kept.iter().find(|k| k.name == target)?.device.upgrade();
+    device.filter(|device| device.is_ours())
+}
+
+/// What is found by a name is known by that, and no other one is.
+fn name_it(kept: &mut [Kept], at: usize, target: &Path) {
+    kept.iter_mut().filter(|k| k.name == target).for_each(|k| k.name.clear());
+    kept[at].name = target.to_owned();
 }
 
 /// The device of a target, attached to where this process is not yet.
@@ -173,6 +178,7 @@ pub fn attached(target: &Path, purpose: For) -> Done<Arc<Device>> {
         let found = kept[at].device.upgrade().filter(usable);
         match found {
             Some(device) => {
+                name_it(&mut kept, at, target);
                 if purpose != For::Rest {
                     kept[at].warm = keep_warm.then(|| device.clone());
                 }
@@ -188,8 +194,10 @@ pub fn attached(target: &Path, purpose: For) -> Done<Arc<Device>> {
         }
     }
     let device = Arc::new(reach(target).and_then(|client| Device::over(client, true).map_err(said))?);
-    let (name, warm) = (target.to_owned(), keep_warm.then(|| device.clone()));
+    let (name, warm) = (PathBuf::new(), keep_warm.then(|| device.clone()));
     kept.push(Kept { target: key, name, device: Arc::downgrade(&device), warm });
+    let at = kept.len() - 1;
+    name_it(&mut kept, at, target);
     Ok(device)
 }
 
@@ -199,7 +207,9 @@ pub fn keep(target: &Path, device: &Arc<Device>) -> io::Result<()> {
     let key = (meta.dev(), meta.ino());
     let mut kept = KEPT.lock();
     kept.retain(|k| k.target != key);
-    kept.push(Kept { target: key, name: target.to_owned(), device: Arc::downgrade(device), warm: None });
+    kept.push(Kept { target: key, name: PathBuf::new(), device: Arc::downgrade(device), warm: None });
+    let at = kept.len() - 1;
+    name_it(&mut kept, at, target);
     Ok(())
 }
 

@@ -28,9 +28,12 @@ const MOST: usize = ATOMIC_WRITE_MAX as usize;
 /// Memory that is kept for the next transaction, bytes.
 const KEPT: usize = 256 << 10;
 
+/// A database's path and inode number: what locks and index go by is the latter.
+type Database = (Vec<u8>, u64);
+
 /// The logs of a device's databases that this process has open.
 #[derive(Default)]
-pub struct Logs(Mutex<HashMap<Vec<u8>, Weak<Log>>>);
+pub struct Logs(Mutex<HashMap<Database, Weak<Log>>>);
 
 /// One log, for all connections of this process.
 #[derive(Default)]
@@ -45,6 +48,12 @@ pub struct Log {
 struct Held {
     start: u64,
     bytes: Vec<u8>,
+    /// Nothing was written since the write lock was taken: what comes first, and is a head, goes to the log's end.
+    is_fresh: bool,
+    /// A commit was written since then: what comes behind it only fills a sector, and is there at once.
+    is_over: bool,
+    /// All that was written under this lock is durable.
+    settled: bool,
 }
 
 /// A connection's way into a log.
@@ -61,24 +70,29 @@ pub struct Frames {
 
 impl Logs {
     /// That of a database.
-    pub fn of(&self, database: &[u8]) -> Arc<Log> {
-        let mut all = self.0.lock();
-        if let Some(log) = all.get(database).and_then(Weak::upgrade) {
+    pub fn of(&self, database: &[u8], ino: u64) -> Arc<Log> {
+        let (mut all, key) = (self.0.lock(), (database.to_vec(), ino));
+        if let Some(log) = all.get(&key).and_then(Weak::upgrade) {
             return log;
         }
         all.retain(|_, log| log.strong_count() > 0);
         let log = Arc::new(Log::default());
-        all.insert(database.to_vec(), Arc::downgrade(&log));
+        all.insert(key, Arc::downgrade(&log));
         log
     }
 }
 
 impl Log {
-    /// The write lock was taken, or is about to be given back. What is held back is of a transaction that is over.
+    /// The write lock was taken, or is about to be given back. What is held back is of a transaction that is over, and
+    /// others may write, or have written, what is not durable.
     pub fn written(&self, written: bool) {
         self.written.store(written, Ordering::Release);
-        let mut all = self.held.lock();
-        all.retain(|held| held.upgrade().inspect(|held| held.lock().clear()).is_some());
+        let begin = |held: Arc<Mutex<Held>>| {
+            let mut held = held.lock();
+            held.clear();
+            (held.is_fresh, held.is_over, held.settled) = (written, false, false);
+        };
+        self.held.lock().retain(|held| held.upgrade().map(begin).is_some());
     }
 }
 
@@ -92,12 +106,19 @@ impl Held {
         self.start + self.bytes.len() as u64
     }
 
-    /// Sends it. Gone whatever comes of it: SQLite gives up what failed, and another connection may write in its place.
+    /// Sends it. A failure leaves it held back.
     fn send(&mut self, file: &File, durability: Durability) -> io::Result<()> {
-        if self.bytes.is_empty() {
-            return Ok(());
+        if !self.bytes.is_empty() {
+            file.write_all_with(&self.bytes, self.start, durability)?;
+            self.clear();
         }
-        let sent = file.write_all_with(&self.bytes, self.start, durability);
+        Ok(())
+    }
+
+    /// The same out of a write. SQLite gives up the transaction whose write failed, so that nothing of it may come
+    /// later, and its commit least of all.
+    fn send_or_forget(&mut self, file: &File, durability: Durability) -> io::Result<()> {
+        let sent = self.send(file, durability);
         self.clear();
         sent
     }
@@ -111,47 +132,54 @@ impl Frames {
         Frames { log, held, end: 0, page_next: false, ends_commit: false, guess: Guess::default() }
     }
 
-    /// Writes, now or with what follows; true when all that was written is durable by it. Only what follows on the last
-    /// write may be held back: one that is written anew in place (checksums of earlier frames, a log begun anew) is an
-    /// end in itself.
-    pub fn write(&mut self, file: &File, data: &[u8], at: u64) -> io::Result<bool> {
-        let follows = at == self.end;
-        let page = follows && self.page_next;
-        self.page_next = follows && data.len() == HEAD;
-        self.end = at + data.len() as u64;
+    /// Writes, now or with what follows. Only what goes to the log's end may be held back: one that is written anew in
+    /// place (checksums of earlier frames, a log begun anew) is an end in itself.
+    pub fn write(&mut self, file: &File, data: &[u8], at: u64) -> io::Result<()> {
         let mut held = self.held.lock();
+        let is_head = data.len() == HEAD;
+        let is_fresh = std::mem::take(&mut held.is_fresh);
+        let follows = at == self.end || is_fresh && is_head;
+        self.page_next &= !is_fresh;
+        let page = follows && self.page_next;
+        self.page_next = follows && is_head && !page && !held.is_over;
+        self.end = at + data.len() as u64;
+        held.settled = false;
         if self.page_next {
             self.ends_commit = data[SIZE_AFTER] != [0; 4];
             if held.bytes.len() + HEAD + PAGE_MAX > MOST {
-                held.send(file, Durability::Volatile)?;
+                held.send_or_forget(file, Durability::Volatile)?;
             }
             if held.bytes.is_empty() {
                 held.start = at;
             }
             held.bytes.extend_from_slice(data);
-            return Ok(false);
+            return Ok(());
         }
         if !page || held.bytes.is_empty() || held.end() != at || data.len() > PAGE_MAX {
-            held.send(file, Durability::Volatile)?;
-            return file.write_all_at(data, at).map(|()| false);
+            held.send_or_forget(file, Durability::Volatile)?;
+            return file.write_all_at(data, at);
         }
         held.bytes.extend_from_slice(data);
-        if !self.ends_commit && self.log.written.load(Ordering::Acquire) {
-            return Ok(false);
+        let is_locked = self.log.written.load(Ordering::Acquire);
+        if !self.ends_commit && is_locked {
+            return Ok(());
         }
         let durable = self.ends_commit && self.guess.at_commit();
-        held.send(file, if durable { Durability::Durable } else { Durability::Volatile })?;
-        Ok(durable)
+        held.send_or_forget(file, if durable { Durability::Durable } else { Durability::Volatile })?;
+        held.is_over = self.ends_commit && is_locked;
+        held.settled = durable;
+        Ok(())
     }
 
-    /// Everything written is in the device.
+    /// Everything written is in the device. A failure leaves held back what is: SQLite may go on with the transaction.
     pub fn send(&mut self, file: &File) -> io::Result<()> {
         self.held.lock().send(file, Durability::Volatile)
     }
 
-    /// SQLite syncs the log.
-    pub fn synced(&mut self) {
+    /// SQLite syncs the log: whether all is durable already.
+    pub fn sync(&mut self) -> bool {
         self.guess.at_sync();
+        self.held.lock().settled
     }
 }
 
@@ -204,6 +232,7 @@ mod tests {
     const PAGE: usize = 4096;
 
     struct Rig {
+        client: Client,
         file: File,
         log: Arc<Log>,
     }
@@ -213,7 +242,8 @@ mod tests {
             let embedded = Embedded::open(&Source::Ram(64 << 20), DeviceConfig::default()).unwrap();
             let client = Client::with(Arc::new(embedded)).unwrap();
             let options = OpenOptions::new().read(true).write(true).create(true);
-            Rig { file: client.open("/a.db-wal", &options).unwrap(), log: Logs::default().of(b"/a.db") }
+            let file = client.open("/a.db-wal", &options).unwrap();
+            Rig { client, file, log: Logs::default().of(b"/a.db", 1) }
         }
 
         /// A connection that has begun the log.
@@ -225,14 +255,18 @@ mod tests {
 
         /// Writes frames of one byte each, the last of which ends a commit or not; whether it was durable.
         fn add(&self, frames: &mut Frames, fills: &[u8], commits: bool) -> bool {
-            let mut durable = false;
+            self.add_at(frames, frames.end, fills, commits)
+        }
+
+        fn add_at(&self, frames: &mut Frames, mut at: u64, fills: &[u8], commits: bool) -> bool {
             for (i, fill) in fills.iter().enumerate() {
                 let mut head = [*fill; HEAD];
                 head[SIZE_AFTER].fill(u8::from(commits && i + 1 == fills.len()));
-                frames.write(&self.file, &head, frames.end).unwrap();
-                durable = frames.write(&self.file, &[*fill; PAGE], frames.end).unwrap();
+                frames.write(&self.file, &head, at).unwrap();
+                frames.write(&self.file, &[*fill; PAGE], at + HEAD as u64).unwrap();
+                at = frames.end;
             }
-            durable
+            frames.held.lock().settled
         }
 
         /// Pages in the device's file, by what fills them.
@@ -243,7 +277,7 @@ mod tests {
         }
 
         fn commands(&self) -> u64 {
-            let stats: serde_json::Value = serde_json::from_str(&self.file.client().stats_json().unwrap()).unwrap();
+            let stats: serde_json::Value = serde_json::from_str(&self.client.stats_json().unwrap()).unwrap();
             stats["total"]["commands_by_opcode"]["write"].as_u64().unwrap()
         }
     }
@@ -277,11 +311,12 @@ mod tests {
         rig.log.written(false);
         one.send(&rig.file).unwrap();
         assert_eq!(rig.there(), [3]);
-        // It goes on where the other ended, which is not where its own last write did.
+        // It goes on where the other ended, which is not where its own last write did, and with one write all the same.
         rig.log.written(true);
-        one.end = other.end;
-        rig.add(&mut one, &[4, 5], true);
+        let before = rig.commands();
+        rig.add_at(&mut one, other.end, &[4, 5], true);
         assert_eq!(rig.there(), [3, 4, 5]);
+        assert_eq!(rig.commands() - before, 1);
     }
 
     #[test]
@@ -307,11 +342,42 @@ mod tests {
         let mut head = [0; HEAD];
         rig.file.read_exact_at(&mut head, 32).unwrap();
         assert_eq!(head, [8; HEAD]);
+        // As SQLite cuts it where a sector ends: what is behind has the length of a head.
         frames.end = 32 + 3 * (HEAD + PAGE) as u64;
         frames.write(&rig.file, &[1; HEAD], frames.end).unwrap();
-        frames.write(&rig.file, &[5; PAGE / 2], frames.end).unwrap();
-        frames.write(&rig.file, &[5; PAGE / 2], frames.end).unwrap();
+        frames.write(&rig.file, &[5; PAGE - HEAD], frames.end).unwrap();
+        frames.write(&rig.file, &[5; HEAD], frames.end).unwrap();
         assert_eq!(rig.there(), [9, 2, 3, 5]);
+        rig.log.written(false);
+        assert_eq!(rig.file.metadata().unwrap().len(), 32 + 4 * (HEAD + PAGE) as u64);
+    }
+
+    #[test]
+    fn what_a_read_cannot_send_is_still_held_back_and_what_a_write_cannot_is_forgotten() {
+        let rig = Rig::new();
+        let mut frames = rig.connection();
+        rig.log.written(true);
+        rig.add(&mut frames, &[1, 2], false);
+        let broken = rig.client.open("/a.db-wal", &OpenOptions::new().read(true)).unwrap();
+        assert!(frames.send(&broken).is_err(), "it may not be written");
+        rig.add(&mut frames, &[3], true);
+        assert_eq!(rig.there(), [1, 2, 3], "no hole");
+        rig.log.written(false);
+        rig.log.written(true);
+        rig.add(&mut frames, &[4], false);
+        let mut head = [5; HEAD];
+        head[SIZE_AFTER].fill(1);
+        frames.write(&broken, &head, frames.end).unwrap();
+        assert!(frames.write(&broken, &[5; PAGE], frames.end).is_err());
+        frames.send(&rig.file).unwrap();
+        assert_eq!(rig.there(), [1, 2, 3], "nothing of what failed");
+    }
+
+    #[test]
+    fn logs_of_files_that_had_one_name_are_not_one() {
+        let logs = Logs::default();
+        let (old, new) = (logs.of(b"/a.db", 1), logs.of(b"/a.db", 2));
+        assert!(!Arc::ptr_eq(&old, &new) && Arc::ptr_eq(&old, &logs.of(b"/a.db", 1)));
     }
 
     #[test]
@@ -334,8 +400,11 @@ mod tests {
         let mut commit = |sync: bool| {
             let durable = rig.add(&mut frames, &[1], true);
             if sync {
-                frames.synced();
+                assert_eq!(frames.sync(), durable);
             }
+            // The next transaction.
+            rig.log.written(false);
+            rig.log.written(true);
             durable
         };
         assert_eq!([true; 4].map(&mut commit), [false, false, true, true]);

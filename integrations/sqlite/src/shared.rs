@@ -87,6 +87,11 @@ impl Shared {
         Ok(Shared { guard, device: device.clone(), file, path, regions: Vec::new() })
     }
 
+    /// Whether it belongs to the calling process.
+    pub fn is_ours(&self) -> bool {
+        self.device.is_ours()
+    }
+
     /// A region, mapped; null where it is not there and shall not be made.
     pub fn map(&mut self, region: u32, bytes: u32, make: bool) -> Done<*mut c_void> {
         let at = region as usize;

@@ -78,7 +78,8 @@ impl Joined {
 impl Drop for Joined {
     /// The lock goes with what it was taken by.
     fn drop(&mut self) {
-        if self.writes {
+        // In a forked child another thread of the parent may have held what this takes.
+        if self.writes && self.shared.is_ours() {
             self.writes(false);
         }
     }
@@ -103,7 +104,11 @@ impl Stored {
             device.commits.journal_opened(db, tail.clone());
             tail
         });
-        let log = database_of(&name.path).filter(|_| kind == Kind::Log).map(|db| device.logs.of(db));
+        let log = database_of(&name.path).filter(|_| kind == Kind::Log).map(|db| {
+            let found = device.client()?.raw().statat(Handle::ROOT, db, false);
+            Ok::<_, Fault>(device.logs.of(db, found.map_or(0, |stat| stat.ino)))
+        });
+        let log = log.transpose()?;
         Ok(Stored {
             file: Some(file),
             tail,
@@ -230,8 +235,7 @@ impl Io for Stored {
         let Some(file) = self.file.as_deref() else { return Err(Fault::quiet(code::IOERR_WRITE)) };
         if let Some(frames) = &mut self.frames {
             let written = frames.write(file, data, at);
-            self.settled = written.map_err(|e| self.failed(code::IOERR_WRITE, e, "write"))?;
-            return Ok(());
+            return written.map_err(|e| self.failed(code::IOERR_WRITE, e, "write"));
         }
         let written = self.tail.as_ref().map_or_else(|| file.write_all_at(data, at), |tail| tail.write(data, at));
         written.map_err(|e| self.failed(code::IOERR_WRITE, e, "write"))
@@ -267,8 +271,8 @@ impl Io for Stored {
     /// database takes part: the database's pages are in the log before that end, whatever is durable when.
     fn sync(&mut self) -> Done {
         let alone = std::mem::take(&mut self.alone);
-        self.frames.as_mut().into_iter().for_each(Frames::synced);
-        if self.settled {
+        let settled = self.frames.as_mut().map_or(self.settled, Frames::sync);
+        if settled {
             return Ok(());
         }
         self.frames_first(code::IOERR_WRITE)?;
@@ -377,7 +381,7 @@ impl Io for Stored {
     fn shm_map(&mut self, region: u32, bytes: u32, make: bool) -> Done<*mut c_void> {
         if self.shared.is_none() {
             let shared = Shared::join(&self.device, &self.name, self.ino)?;
-            self.shared = Some(Joined { shared, log: self.device.logs.of(&self.name.path), writes: false });
+            self.shared = Some(Joined { shared, log: self.device.logs.of(&self.name.path, self.ino), writes: false });
         }
         let joined = self.shared.as_mut().ok_or_else(|| Fault::quiet(code::IOERR_SHMMAP))?;
         joined.shared.map(region, bytes, make)
@@ -387,7 +391,7 @@ impl Io for Stored {
         self.device.client()?;
         let joined = self.shared.as_mut().ok_or_else(|| Fault::quiet(code::IOERR_SHMLOCK))?;
         let (writer, unlocks) = (first == 0 && flags & code::SHM_EXCLUSIVE != 0, flags & code::SHM_UNLOCK != 0);
-        if writer && unlocks {
+        if writer && unlocks && joined.writes {
             joined.writes(false);
         }
         joined.shared.lock(first, n, flags)?;

@@ -70,6 +70,8 @@ impl OpCx<'_> {
                 cmd.mode = self.cmd.mode;
             }
             cmd.after_durable |= self.cmd.after_durable;
+            // One turn at the cores is that of all.
+            cmd.hints = cmd.hints.within(self.cmd.hints);
             near(&cmd.op, &self.queue.pool);
             paths.refill(&cmd, &self.queue.pool)?;
             Ok(cmd)

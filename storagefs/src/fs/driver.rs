@@ -352,8 +352,10 @@ impl Direct {
             sqe.as_mut_bytes().copy_from_slice(&self.take(PoolRange::new(items.off + i * entry, entry)));
             let outcome = match validate(&RawCommand(sqe), &limits) {
                 Ok(Command { op: Op::Batch { .. }, .. }) => Outcome::failed(Errno::INVAL),
-                Ok(cmd) if cmd.mode == TxnMode::Default => self.execute(&cmd.with_mode(batch.mode)),
-                Ok(cmd) => self.execute(&cmd),
+                Ok(cmd) => {
+                    let mode = if cmd.mode == TxnMode::Default { batch.mode } else { cmd.mode };
+                    self.execute(&cmd.with_mode(mode).with_hints(cmd.hints.within(batch.hints)))
+                }
                 Err(e) => Outcome::failed(e),
             };
             failed += u64::from(!outcome.is_ok());

@@ -7,8 +7,11 @@ use crate::store::{BlockView, MountOptions, Store};
 use crate::testing::TestMedium;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weldfs_ciscops::{At, ChecksumKind, Command, FallocMode, Handle, Hints, Life, Op, OpenFlags, PoolRange, TxnMode};
+use weldfs_ciscops::{
+    At, ChecksumKind, Command, Cqe, FallocMode, Handle, Hints, Life, Op, OpenFlags, PoolRange, TxnMode,
+};
 use weldfs_journal::{Clock, Medium, SeededRandom, SystemClock};
+use zerocopy::IntoBytes;
 
 /// Blocks of one write.
 const BLOCKS: u32 = 16;
@@ -26,7 +29,8 @@ fn direct(medium: Arc<dyn Medium>) -> Direct {
 
 /// What writes, and how.
 type Writes = fn(Handle, PoolRange, u64) -> Op;
-const WAYS: [(&str, Writes, TxnMode); 4] = [
+const WAYS: [(&str, Writes, TxnMode); 5] = [
+    ("batch", |h, src, off| Op::Write { h, at: At::Offset(off), src }, TxnMode::Default),
     ("write", |h, src, off| Op::Write { h, at: At::Offset(off), src }, TxnMode::Default),
     ("append", |h, src, _| Op::AppendChecksumWrite { h, kind: ChecksumKind::Crc32c, src }, TxnMode::Default),
     ("append in steps", |h, src, _| Op::AppendChecksumWrite { h, kind: ChecksumKind::Crc32c, src }, TxnMode::Micro),
@@ -53,8 +57,13 @@ fn meet(device: &mut Direct, name: &str, (writes, mode): (Writes, TxnMode), live
     for turn in 0..TURNS {
         for (h, life) in pair.iter().zip(lives) {
             let hints = Hints { life, ..Hints::NONE };
-            let command = Command::new(0, writes(*h, src, turn * u64::from(BYTES))).with_mode(mode).with_hints(hints);
-            assert_eq!(device.run_command(&command).status, 0, "{name}");
+            let mut command = Command::new(0, writes(*h, src, turn * u64::from(BYTES))).with_mode(mode);
+            if name == "batch" {
+                let items = device.put(0, command.encode().as_bytes());
+                command.op = Op::Batch { items, results: PoolRange::new(256, Cqe::SIZE as u32) };
+            }
+            let outcome = device.run_command(&command.with_hints(hints));
+            assert_eq!((outcome.status, if name == "batch" { outcome.result2 } else { 0 }), (0, 0), "{name}");
         }
     }
     let mut owners = BTreeMap::new();

@@ -13,7 +13,7 @@ use crate::record::InodeRec;
 use crate::store::{Group, MicroTxn, Plan, as_one_record};
 use smallvec::SmallVec;
 use weldfs_ciscops::limits::PROGRAM_WRITE_MAX;
-use weldfs_ciscops::{Command, InodeNo, OpenFlags, Outcome, Paths, Registers, Sqe, TxnMode};
+use weldfs_ciscops::{Command, Hints, InodeNo, OpenFlags, Outcome, Paths, Registers, Sqe, TxnMode};
 
 /// Payload bytes up to which a command that left the mode to the device is tried as one record first: 64 KiB, and a
 /// checksum behind them. More of them take longer to reach the medium than a record does, and recovery has something to
@@ -52,7 +52,8 @@ impl<'a> Txn<'a> {
         self.one_record = steps && !again && cmd.mode == TxnMode::Default && self.asked <= WHOLE_BYTES_MAX;
         if steps && !self.one_record {
             self.steps = Some(Box::new(Steps {
-                sqe: cmd.encode(),
+                // What recovery does of it is the same with hints and without.
+                sqe: cmd.with_hints(Hints::NONE).encode(),
                 detect,
                 dir: InodeNo(0),
                 name: SmallVec::new(),

@@ -1,6 +1,6 @@
 //! The catalogue: whole files copied, put together, replaced, made.
 
-use crate::boundary::{Fault, How, array, bytes, call, count, given, misuse, on, path, put};
+use crate::boundary::{Fault, HINTS, How, array, bytes, call, count, durability, given, hinted, misuse, on, path, put};
 use crate::client::weldfs_client;
 use crate::file::{place, weldfs_file};
 use crate::fused::payload;
@@ -256,7 +256,7 @@ pub unsafe extern "C" fn weldfs_txn_write(
 }
 
 /// Makes all of it happen, in the order in which it was written, visible at once. `durable` is WELDFS_DEFAULT,
-/// WELDFS_VOLATILE or WELDFS_DURABLE. Returns the bytes written. `txn` is given back, whatever comes of it; no other
+/// WELDFS_VOLATILE or WELDFS_DURABLE, with hints for all that is written added. Returns the bytes written. `txn` is given back, whatever comes of it; no other
 /// call may use it at the same time or later.
 ///
 /// Errors: those of write; -E2BIG (more than 16 files, or more than fits the log). An error leaves nothing, except for
@@ -264,8 +264,8 @@ pub unsafe extern "C" fn weldfs_txn_write(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_txn_commit(txn: Option<Box<weldfs_txn>>, durable: u32) -> i64 {
     count("weldfs_txn_commit", || {
-        let txn = given(txn)?.txn;
-        Ok(match crate::boundary::durability(durable)? {
+        let txn = given(txn)?.txn.hints(hinted(durable & HINTS)?);
+        Ok(match durability(durable & !HINTS)? {
             Durability::Default => txn.commit()?,
             chosen => txn.commit_with(chosen)?,
         } as i64)

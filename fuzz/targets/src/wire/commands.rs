@@ -8,8 +8,8 @@ use crate::{Seed, Target};
 use std::sync::Arc;
 use weldfs_ciscops::program::{Pool, text};
 use weldfs_ciscops::{
-    At, ChecksumKind, Command, FallocMode, Handle, Op, OpenFlags, PoolRange, RawCommand, RenameFlags, SessionLimits,
-    Sqe, TxnMode, XattrFlags, validate,
+    At, ChecksumKind, Command, Durability, FallocMode, Handle, Op, OpenFlags, PoolRange, RawCommand, RenameFlags,
+    SessionLimits, Sqe, TxnMode, XattrFlags, validate,
 };
 use weldfs_crash_harness::hand::small_mount;
 use weldfs_journal::Medium;
@@ -45,7 +45,11 @@ fn run(data: &[u8]) {
         let n = payload.len().min(POOL as usize);
         device.put(0, &payload[..n]);
         let Ok(cmd) = validate(&RawCommand(sqe), &SessionLimits { pool_bytes: POOL }) else { continue };
-        let o = device.run_with(cmd.op, cmd.mode, false);
+        let o = device.run_command(
+            &Command { durability: Durability::Volatile, ..Command::new(0, cmd.op) }
+                .with_mode(cmd.mode)
+                .with_hints(cmd.hints),
+        );
         assert!(o.is_ok() || (o.status > 0 && o.status < 4096), "{cmd:?}: {o:?}");
         assert!(o.status != libc::EIO, "{cmd:?}: {o:?} on a sound image");
     }

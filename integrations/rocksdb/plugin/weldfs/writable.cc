@@ -201,7 +201,8 @@ IOStatus Writable::PositionedAppend(const Slice& data, uint64_t offset, const IO
   return Write(data, offset, options, &handoff);
 }
 
-IOStatus Writable::Truncate(uint64_t size, const IOOptions&, IODebugContext*) {
+IOStatus Writable::Truncate(uint64_t size, const IOOptions& options, IODebugContext*) {
+  Hint(options.rate_limiter_priority);
   const int error = weldfs_ftruncate(file_, size);
   if (error < 0) {
     return StatusOf(error, name_);
@@ -231,10 +232,11 @@ IOStatus Writable::Sync(const IOOptions&, IODebugContext*) {
 
 size_t Writable::GetUniqueId(char* id, size_t max_size) const { return FileId(*store_, file_, id, max_size); }
 
-IOStatus Writable::Allocate(uint64_t offset, uint64_t len, const IOOptions&, IODebugContext*) {
+IOStatus Writable::Allocate(uint64_t offset, uint64_t len, const IOOptions& options, IODebugContext*) {
   if (!allocate_) {
     return IOStatus::OK();
   }
+  Hint(options.rate_limiter_priority);
   const int error = weldfs_fallocate(file_, FALLOC_FL_KEEP_SIZE, offset, len);
   if (error < 0) {
     return StatusOf(error, name_);

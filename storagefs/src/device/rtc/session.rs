@@ -13,8 +13,8 @@ use super::change::durable_now;
 use crate::fs::HandleTable;
 
 pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command) -> Option<Done> {
-    // Those of virtual files have more to do.
-    if core.virtuals.any() {
+    // Those of virtual files have more to do, but for locks.
+    if core.virtuals.any() && !matches!(cmd.op, Op::Lock { .. }) {
         return None;
     }
     match cmd.op {

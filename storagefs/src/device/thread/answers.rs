@@ -91,7 +91,7 @@ where
             self.look_twice(queue, ends);
         }
         if let Some(done) = dataplane::immediate(&cmd) {
-            count_immediate(&queue.counters, raw.0.opcode);
+            count_immediate(&queue.counters, &cmd);
             ends.answer(&done.outcome.to_cqe(cmd.seq));
             return true;
         }
@@ -195,7 +195,7 @@ where
         }
         let cmd = validate(raw, &queue.limits).ok()?;
         if let Some(done) = dataplane::immediate(&cmd) {
-            count_immediate(&queue.counters, raw.0.opcode);
+            count_immediate(&queue.counters, &cmd);
             return Some(done.outcome.to_cqe(cmd.seq));
         }
         let store = &self.core.store;
@@ -212,7 +212,7 @@ where
         self.count_answer(queue, begin, (begin, now_ns()), &cmd, &done);
         drop(ends);
         // What a core that goes to sleep writes (how far the last flush went) is written when it is time for that.
-        if !only_looks(&cmd.op) {
+        if !only_looks(&cmd.op) && !matches!(cmd.op, Op::Lock { .. }) {
             self.core.maintenance.note_volatile();
         }
         self.worked += 1;
@@ -265,15 +265,17 @@ fn joins(queue: &QueueState, raw: &RawCommand, first: Option<&Command>) -> Optio
     let posted = raw.0.flags & flags::POSTED != 0 && raw.0.length <= POSTED_MAX;
     let cmd = posted.then(|| validate(raw, &queue.limits).ok()).flatten()?;
     // As `may_complete` says, and as the first one.
-    let plain = !cmd.after_durable && !cmd.detectable && !is_placed(&cmd) && cmd.hints.is_none();
+    let plain = !cmd.after_durable && !cmd.detectable && !is_placed(&cmd);
     let about = |cmd: &Command| straight::concerned(&cmd.op).map(|(h, _)| h);
-    let alike = |first: &Command| about(&cmd) == about(first) && cmd.durability == first.durability;
+    let asks = |cmd: &Command| (about(cmd), cmd.durability, cmd.hints);
+    let alike = |first: &Command| asks(&cmd) == asks(first);
     (plain && straight::may_join(&cmd.op) && first.is_none_or(alike)).then_some(cmd)
 }
 
 /// Counts a command that touched nothing but the completion ring.
-fn count_immediate(c: &QueueCounters, opcode: u16) {
-    c.opcode(opcode);
+fn count_immediate(c: &QueueCounters, cmd: &Command) {
+    c.opcode(cmd.op.opcode() as u16);
+    c.hinted(cmd.hints);
     c.commands.add(1);
     c.link_bytes_in.add(Sqe::SIZE as u64);
     c.link_bytes_out.add(Cqe::SIZE as u64);

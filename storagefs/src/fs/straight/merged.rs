@@ -60,6 +60,7 @@ pub(crate) fn plan_merged<'a>(
     }
     let (size, mode, now) = (rec.size, rec.mode, Time { sec: now.0, nsec: now.1 });
     let mut row = Row::new((session, pool), file, rec, now, store);
+    let life = first.hints.life;
     let first = row.add(first)?;
     let mut others = SmallVec::new();
     while row.count < MERGED_MAX
@@ -69,7 +70,7 @@ pub(crate) fn plan_merged<'a>(
         others.push((cmd, outcome));
     }
     let (ordinary, inline) = (session.cred().uid != 0, row.bytes <= store.inline_max());
-    let (counters, fresh, life) = (OpCounters::default(), false, Life::Unknown);
+    let (counters, fresh) = (OpCounters::default(), false);
     let mut line = Line { store, file, size, mode, now, life, ordinary, inline, fresh, counters };
     let mut plan = store.begin(&row.need(&line)?).ok()?;
     let mut gathered = Gathered::default();
