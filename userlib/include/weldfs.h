@@ -1944,8 +1944,8 @@ int64_t weldfs_txn_write(const struct weldfs_txn *txn,
 
 /*
  Makes all of it happen, in the order in which it was written, visible at once. `durable` is WELDFS_DEFAULT,
- WELDFS_VOLATILE or WELDFS_DURABLE, with hints for all that is written added. Returns the bytes written. `txn` is given back, whatever comes of it; no other
- call may use it at the same time or later.
+ WELDFS_VOLATILE or WELDFS_DURABLE, with hints for all that is written added. Returns the bytes written. `txn` is
+ given back, whatever comes of it; no other call may use it at the same time or later.
 
  Errors: those of write; -E2BIG (more than 16 files, or more than fits the log). An error leaves nothing, except for
  -EIO (the device died: all of it or nothing).
