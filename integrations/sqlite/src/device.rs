@@ -167,9 +167,9 @@ pub fn attached(target: &Path, purpose: For) -> Done<Arc<Device>> {
     }
     let keep_warm = purpose == For::Name;
     let said = |e: io::Error| Fault::of(code::CANTOPEN, e, || target.display().to_string());
+    let mut kept = KEPT.lock();
     let meta = std::fs::metadata(target).map_err(said)?;
     let key = (meta.dev(), meta.ino());
-    let mut kept = KEPT.lock();
     kept.retain(|k| k.warm.is_some() || k.device.strong_count() > 0);
     if let Some(at) = kept.iter().position(|k| k.target == key) {
         // One that died, or was this process's parent's, is not answered by; those who have it find out.
@@ -203,9 +203,9 @@ pub fn attached(target: &Path, purpose: For) -> Done<Arc<Device>> {
 
 /// Keeps an attachment of the caller's own under a target's name: every database named by it is found there.
 pub fn keep(target: &Path, device: &Arc<Device>) -> io::Result<()> {
+    let mut kept = KEPT.lock();
     let meta = std::fs::metadata(target)?;
     let key = (meta.dev(), meta.ino());
-    let mut kept = KEPT.lock();
     kept.retain(|k| k.target != key);
     kept.push(Kept { target: key, name: PathBuf::new(), device: Arc::downgrade(device), warm: None });
     let at = kept.len() - 1;

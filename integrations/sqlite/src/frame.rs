@@ -21,7 +21,8 @@ use weldfs_locks::Mutex;
 const HEAD: usize = 24;
 /// Where a head says how many pages the database has after the commit that the frame ends; 0: it ends none.
 const SIZE_AFTER: std::ops::Range<usize> = 4..8;
-/// Bytes of the largest page.
+/// Bytes of the smallest page, and of the largest.
+const PAGE_MIN: usize = 512;
 const PAGE_MAX: usize = 65536;
 /// Held back at most, bytes: one write.
 const MOST: usize = ATOMIC_WRITE_MAX as usize;
@@ -62,8 +63,10 @@ pub struct Frames {
     held: Arc<Mutex<Held>>,
     /// Where the last write ended.
     end: u64,
-    /// It was a head; and whether the last head was that of a frame that ends a commit.
+    /// It was a head; it was a part of a page, whose rest may have the length of one; and whether the last head was that
+    /// of a frame that ends a commit.
     page_next: bool,
+    is_cut: bool,
     ends_commit: bool,
     guess: Guess,
 }
@@ -129,7 +132,7 @@ impl Frames {
     pub fn new(log: Arc<Log>) -> Frames {
         let held = Arc::new(Mutex::new(Held::default()));
         log.held.lock().push(Arc::downgrade(&held));
-        Frames { log, held, end: 0, page_next: false, ends_commit: false, guess: Guess::default() }
+        Frames { log, held, end: 0, page_next: false, is_cut: false, ends_commit: false, guess: Guess::default() }
     }
 
     /// Writes, now or with what follows. Only what goes to the log's end may be held back: one that is written anew in
@@ -141,7 +144,8 @@ impl Frames {
         let follows = at == self.end || is_fresh && is_head;
         self.page_next &= !is_fresh;
         let page = follows && self.page_next;
-        self.page_next = follows && is_head && !page && !held.is_over;
+        self.page_next = follows && is_head && !page && !held.is_over && !self.is_cut;
+        self.is_cut = page && !(data.len().is_power_of_two() && data.len() >= PAGE_MIN);
         self.end = at + data.len() as u64;
         held.settled = false;
         if self.page_next {
@@ -174,6 +178,20 @@ impl Frames {
     /// Everything written is in the device. A failure leaves held back what is: SQLite may go on with the transaction.
     pub fn send(&mut self, file: &File) -> io::Result<()> {
         self.held.lock().send(file, Durability::Volatile)
+    }
+
+    /// The same, if any of it is in a range that is read.
+    pub fn send_for(&mut self, file: &File, at: u64, len: usize) -> io::Result<()> {
+        let mut held = self.held.lock();
+        let meets = at < held.end() && held.start < at + len as u64;
+        if meets { held.send(file, Durability::Volatile) } else { Ok(()) }
+    }
+
+    /// The same before the log is cut, which is to be synced then.
+    pub fn cut(&mut self, file: &File) -> io::Result<()> {
+        let mut held = self.held.lock();
+        held.settled = false;
+        held.send(file, Durability::Volatile)
     }
 
     /// SQLite syncs the log: whether all is durable already.
@@ -319,11 +337,39 @@ mod tests {
         assert_eq!(rig.commands() - before, 1);
     }
 
+    /// A frame that fills a sector, cut as SQLite cuts it where that ends: what is behind has the length of a head.
+    fn behind_a_commit(rig: &Rig, frames: &mut Frames, there: &[u8]) {
+        frames.end = 32 + (there.len() as u64 - 1) * (HEAD + PAGE) as u64;
+        frames.write(&rig.file, &[1; HEAD], frames.end).unwrap();
+        frames.write(&rig.file, &[5; PAGE - HEAD], frames.end).unwrap();
+        frames.write(&rig.file, &[5; HEAD], frames.end).unwrap();
+        assert_eq!(rig.there(), there);
+        assert_eq!(rig.file.metadata().unwrap().len(), 32 + (there.len() * (HEAD + PAGE)) as u64);
+    }
+
     #[test]
     fn without_the_lock_each_frame_is_a_write() {
         let rig = Rig::new();
         let mut frames = rig.connection();
         rig.add(&mut frames, &[1, 2], false);
+        assert_eq!(rig.there(), [1, 2]);
+        rig.add(&mut frames, &[3], true);
+        behind_a_commit(&rig, &mut frames, &[1, 2, 3, 5]);
+    }
+
+    #[test]
+    fn a_read_of_what_is_there_sends_nothing() {
+        let rig = Rig::new();
+        let mut frames = rig.connection();
+        rig.log.written(true);
+        rig.add(&mut frames, &[1], true);
+        rig.log.written(false);
+        rig.log.written(true);
+        rig.add(&mut frames, &[2], false);
+        let frame = (HEAD + PAGE) as u64;
+        frames.send_for(&rig.file, 0, 32 + HEAD + PAGE).unwrap();
+        assert_eq!(rig.there(), [1]);
+        frames.send_for(&rig.file, 32 + frame, 1).unwrap();
         assert_eq!(rig.there(), [1, 2]);
     }
 
@@ -342,12 +388,7 @@ mod tests {
         let mut head = [0; HEAD];
         rig.file.read_exact_at(&mut head, 32).unwrap();
         assert_eq!(head, [8; HEAD]);
-        // As SQLite cuts it where a sector ends: what is behind has the length of a head.
-        frames.end = 32 + 3 * (HEAD + PAGE) as u64;
-        frames.write(&rig.file, &[1; HEAD], frames.end).unwrap();
-        frames.write(&rig.file, &[5; PAGE - HEAD], frames.end).unwrap();
-        frames.write(&rig.file, &[5; HEAD], frames.end).unwrap();
-        assert_eq!(rig.there(), [9, 2, 3, 5]);
+        behind_a_commit(&rig, &mut frames, &[9, 2, 3, 5]);
         rig.log.written(false);
         assert_eq!(rig.file.metadata().unwrap().len(), 32 + 4 * (HEAD + PAGE) as u64);
     }

@@ -15,6 +15,7 @@ use crate::open::{Control, Io};
 use crate::shared::Shared;
 use crate::tail::Tail;
 use std::ffi::{c_int, c_void};
+use std::io;
 use std::sync::Arc;
 use weldfs::{Durability, Errno, File, Handle};
 
@@ -138,12 +139,13 @@ impl Stored {
         Fault::of(code, e, || format!("{doing} {}", self.name))
     }
 
-    /// Before a read, a sync or a cut of a log: what was written to it is in the device.
-    fn frames_first(&mut self, code: c_int) -> Done {
+    /// Before a read, a sync or a cut of a log: what was written to it is in the device, as far as it matters for that.
+    fn frames_first(&mut self, send: impl FnOnce(&mut Frames, &File) -> io::Result<()>) -> Done {
         if let Some(frames) = &mut self.frames {
-            let file = self.file.as_deref().ok_or_else(|| Fault::quiet(code))?;
-            let sent = frames.send(file);
-            sent.map_err(|e| self.failed(code, e, "write"))?;
+            self.device.client()?;
+            let file = self.file.as_deref().ok_or_else(|| Fault::quiet(code::IOERR_WRITE))?;
+            let sent = send(frames, file);
+            sent.map_err(|e| self.failed(code::IOERR_WRITE, e, "write"))?;
         }
         Ok(())
     }
@@ -215,7 +217,8 @@ fn kept(now: &mut c_int, new: c_int) -> c_int {
 
 impl Io for Stored {
     fn read(&mut self, room: &mut [u8], at: u64) -> Done<usize> {
-        self.frames_first(code::IOERR_WRITE)?;
+        let len = room.len();
+        self.frames_first(|frames, file| frames.send_for(file, at, len))?;
         let n = self.file()?.read_at(&mut *room, at).map_err(|e| self.failed(code::IOERR_READ, e, "read"))?;
         Ok(match (&self.gathered, &self.tail) {
             (Some(gathered), _) => gathered.lay_over(room, at, n),
@@ -244,7 +247,7 @@ impl Io for Stored {
     fn truncate(&mut self, size: u64) -> Done {
         let size = if self.chunk > 0 { size.next_multiple_of(self.chunk) } else { size };
         self.settled = false;
-        self.frames_first(code::IOERR_WRITE)?;
+        self.frames_first(Frames::cut)?;
         self.journal_first(code::IOERR_TRUNCATE)?;
         let file = self.file()?;
         let cut = self.tail.as_ref().map_or_else(|| file.set_len(size), |tail| tail.truncate(size));
@@ -262,7 +265,7 @@ impl Io for Stored {
         if let Some(tail) = &self.tail {
             return Ok(tail.size());
         }
-        self.frames_first(code::IOERR_WRITE)?;
+        self.frames_first(Frames::send)?;
         let meta = self.file()?.metadata().map_err(|e| self.failed(code::IOERR_FSTAT, e, "the size of"))?;
         Ok(self.gathered.as_ref().map_or(meta.len(), |gathered| gathered.end(meta.len())))
     }
@@ -271,11 +274,12 @@ impl Io for Stored {
     /// database takes part: the database's pages are in the log before that end, whatever is durable when.
     fn sync(&mut self) -> Done {
         let alone = std::mem::take(&mut self.alone);
+        self.device.client()?;
         let settled = self.frames.as_mut().map_or(self.settled, Frames::sync);
         if settled {
             return Ok(());
         }
-        self.frames_first(code::IOERR_WRITE)?;
+        self.frames_first(Frames::send)?;
         self.journal_first(code::IOERR_FSYNC)?;
         if let Some(tail) = &self.tail {
             tail.send().map_err(|e| self.failed(code::IOERR_WRITE, e, "write"))?;

@@ -1,6 +1,7 @@
 //! What clients say of how long their writes will stay has the blocks of each life lie apart.
 
 use super::driver::Direct;
+use super::straight::plan_merged;
 use crate::media::RamMedium;
 use crate::mount::{MkfsOptions, format};
 use crate::store::{BlockView, MountOptions, Store};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use weldfs_ciscops::{
     At, ChecksumKind, Command, Cqe, FallocMode, Handle, Hints, Life, Op, OpenFlags, PoolRange, TxnMode,
 };
-use weldfs_journal::{Clock, Medium, SeededRandom, SystemClock};
+use weldfs_journal::{Clock, Medium, RecordHead, SeededRandom, SystemClock};
 use zerocopy::IntoBytes;
 
 /// Blocks of one write.
@@ -29,7 +30,8 @@ fn direct(medium: Arc<dyn Medium>) -> Direct {
 
 /// What writes, and how.
 type Writes = fn(Handle, PoolRange, u64) -> Op;
-const WAYS: [(&str, Writes, TxnMode); 5] = [
+const WAYS: [(&str, Writes, TxnMode); 6] = [
+    ("merged", |h, src, off| Op::Write { h, at: At::Offset(off), src }, TxnMode::Default),
     ("batch", |h, src, off| Op::Write { h, at: At::Offset(off), src }, TxnMode::Default),
     ("write", |h, src, off| Op::Write { h, at: At::Offset(off), src }, TxnMode::Default),
     ("append", |h, src, _| Op::AppendChecksumWrite { h, kind: ChecksumKind::Crc32c, src }, TxnMode::Default),
@@ -40,6 +42,14 @@ const WAYS: [(&str, Writes, TxnMode); 5] = [
         TxnMode::Default,
     ),
 ];
+
+/// As a posted write that others could join.
+fn merged(device: &Direct, command: &Command, h: Handle) {
+    let (store, file) = (device.store(), device.view().handle(h).unwrap());
+    let alone = plan_merged(store, device.view(), device.pool(), (command, &mut || None), file, (0, 0));
+    let mut plan = alone.unwrap().changed.plan;
+    store.commit(&mut plan, RecordHead::op()).unwrap();
+}
 
 /// Whether the blocks of two files, written by turns, lie among each other.
 fn meet(device: &mut Direct, name: &str, (writes, mode): (Writes, TxnMode), lives: [Life; 2]) -> bool {
@@ -62,7 +72,12 @@ fn meet(device: &mut Direct, name: &str, (writes, mode): (Writes, TxnMode), live
                 let items = device.put(0, command.encode().as_bytes());
                 command.op = Op::Batch { items, results: PoolRange::new(256, Cqe::SIZE as u32) };
             }
-            let outcome = device.run_command(&command.with_hints(hints));
+            let command = command.with_hints(hints);
+            if name == "merged" {
+                merged(device, &command, *h);
+                continue;
+            }
+            let outcome = device.run_command(&command);
             assert_eq!((outcome.status, if name == "batch" { outcome.result2 } else { 0 }), (0, 0), "{name}");
         }
     }
@@ -88,6 +103,10 @@ fn blocks_of_another_life_lie_apart() {
     for (kind, medium) in media {
         let mut device = direct(medium);
         for (name, writes, mode) in WAYS {
+            // What is joined on a disk goes into the record, and has no blocks yet.
+            if name == "merged" && !device.store().writes_directly() {
+                continue;
+            }
             let mut meet = |lives| meet(&mut device, name, (writes, mode), lives);
             assert!(meet([Life::Unknown; 2]) && meet([Life::Short; 2]), "{kind}, {name}: by turns in one place");
             for lives in [[Life::Unknown, Life::Short], [Life::Short, Life::Long], [Life::Extreme, Life::Medium]] {

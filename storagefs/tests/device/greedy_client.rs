@@ -170,7 +170,7 @@ fn alone(embedded: &Embedded) -> Got {
 /// Tries an experiment until it comes out right, where what else this machine does can only make it look worse than it
 /// is.
 /// One at a time, for the same reason.
-fn experiment(mut run: impl FnMut() -> Result<(), String>) {
+pub(super) fn experiment(mut run: impl FnMut() -> Result<(), String>) {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let failures: Vec<String> = (0..5).map_while(|_| run().err()).collect();

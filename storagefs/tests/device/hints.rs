@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::greedy_client::{Pump, device, read};
+use crate::greedy_client::{Pump, device, experiment, read};
 use weldfs::{Client, Hints, Life, OpenOptions, Priority};
 use weldfs_kernel_shim::Embedded;
 
@@ -38,24 +38,30 @@ fn pump(embedded: &Embedded, uid: u32, path: &str, priority: Priority) -> Pump {
     pump
 }
 
+/// Right where `got` lies in a range, else what to say.
+fn within(got: f64, from: f64, to: f64, what: &str) -> Result<(), String> {
+    (from..to).contains(&got).then_some(()).ok_or_else(|| format!("{what}: {got}"))
+}
+
 #[test]
 fn a_tenants_own_priorities_divide_its_share_and_do_not_change_it() {
-    let embedded = device("");
-    let mut pumps = [
-        pump(&embedded, USER, "/low", Priority::Low),
-        pump(&embedded, USER, "/high", Priority::High),
-        pump(&embedded, OTHER, "/other", Priority::Low),
-    ];
-    let [low, high, other] = served(&mut pumps)[..] else { panic!("three pumps") };
-    assert!((4.0..14.0).contains(&(high / low)), "eight times as urgent: {high} to {low}");
-    let shares = (low + high) / other;
-    assert!((0.8..1.25).contains(&shares), "both users alike: {low} and {high} to {other}");
-    // All of one priority: alike.
-    for pump in &mut pumps[..2] {
-        pump.command.hints = Hints { priority: Priority::Low, life: Life::Unknown };
-    }
-    let [one, two, _] = served(&mut pumps)[..] else { panic!("three pumps") };
-    assert!((0.7..1.4).contains(&(one / two)), "{one} and {two}");
+    // A pump that gets no processor for some milliseconds has nothing queued, and gets less than it is due.
+    experiment(|| {
+        let embedded = device("");
+        let mut pumps = [
+            pump(&embedded, USER, "/low", Priority::Low),
+            pump(&embedded, USER, "/high", Priority::High),
+            pump(&embedded, OTHER, "/other", Priority::Low),
+        ];
+        let [low, high, other] = served(&mut pumps)[..] else { panic!("three pumps") };
+        within(high / low, 4.0, 14.0, "eight times as urgent")?;
+        within((low + high) / other, 0.8, 1.25, "both users alike")?;
+        for pump in &mut pumps[..2] {
+            pump.command.hints = Hints { priority: Priority::Low, life: Life::Unknown };
+        }
+        let [one, two, _] = served(&mut pumps)[..] else { panic!("three pumps") };
+        within(one / two, 0.7, 1.4, "equally urgent")
+    });
 }
 
 #[test]

@@ -287,7 +287,7 @@ fn a_checkpoint_syncs_what_another_connection_has_not() {
     for x in 0..6 {
         full.execute("insert into t values(?)", [x]).unwrap();
     }
-    // A reader of an old state: so the checkpoint has nothing to write to the database, and syncs the log alone.
+    // A reader of an old state: the checkpoint ends before the last commit, so it syncs the log and not the database.
     let reader = connect(&name).unwrap();
     reader.execute_batch("begin; select count(*) from t").unwrap();
     let client = weldfs::Client::connect(served.socket()).unwrap();

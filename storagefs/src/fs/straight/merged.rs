@@ -72,7 +72,7 @@ pub(crate) fn plan_merged<'a>(
     let (ordinary, inline) = (session.cred().uid != 0, row.bytes <= store.inline_max());
     let (counters, fresh) = (OpCounters::default(), false);
     let mut line = Line { store, file, size, mode, now, life, ordinary, inline, fresh, counters };
-    let mut plan = store.begin(&row.need(&line)?).ok()?;
+    let mut plan = store.begin(&row.need(&line)?).ok()?.with_life(life);
     let mut gathered = Gathered::default();
     row.pieces.iter().try_for_each(|(off, src)| line.gather(&mut plan, &mut gathered, *off, *src, false)).ok()?;
     line.content(&mut plan, gathered).ok()?;
