@@ -63,8 +63,8 @@ pub struct Frames {
     held: Arc<Mutex<Held>>,
     /// Where the last write ended.
     end: u64,
-    /// It was a head; it was a part of a page, whose rest may have the length of one; and whether the last head was that
-    /// of a frame that ends a commit.
+    /// It was a head; it was a part of a page, whose rest may have the length of one; and whether the last head was
+    /// that of a frame that ends a commit.
     page_next: bool,
     is_cut: bool,
     ends_commit: bool,
