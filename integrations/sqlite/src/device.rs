@@ -162,7 +162,9 @@ fn name_it(kept: &mut [Kept], at: usize, target: &Path) {
 
 /// The device of a target, attached to where this process is not yet.
 pub fn attached(target: &Path, purpose: For) -> Done<Arc<Device>> {
-    if let Some(device) = known(target).filter(|_| purpose == For::Rest) {
+    if purpose == For::Rest
+        && let Some(device) = known(target)
+    {
         return Ok(device);
     }
     let keep_warm = purpose == For::Name;

@@ -171,7 +171,8 @@ IOStatus RandomAccess::MultiRead(FSReadRequest* requests, size_t count, const IO
   }
   if (!batched.empty()) {
     std::vector<weldfs_result> results(batched.size());
-    const int64_t failed = weldfs_batch_run(batch, PriorityOf(options.rate_limiter_priority), results.data(), results.size());
+    const uint32_t priority = PriorityOf(options.rate_limiter_priority);
+    const int64_t failed = weldfs_batch_run(batch, priority, results.data(), results.size());
     store_->counters.multi_reads.Add();
     for (size_t i = 0; i < batched.size(); ++i) {
       FSReadRequest& one = requests[batched[i]];
