@@ -1,8 +1,7 @@
 //! The writes of one commit, kept until they are sent as one.
 
-use crate::code;
-use crate::fault::{Done, Fault};
 use weldfs::{At, Durability, Errno, File};
+use weldfs_ciscops::limits::{TXN_BYTES_MAX, TXN_WRITES_MAX};
 
 /// Writes that one command takes beside the file that they go to.
 const COMMAND_WRITES: usize = weldfs_ciscops::limits::MICRO_OPS_MAX - 1;
@@ -46,39 +45,55 @@ impl Gathered {
         there
     }
 
-    /// All of it at once, durable when this returns: one command where it fits one, else a transaction of the device.
-    /// What fits neither is COMMIT_ATOMIC, upon which SQLite takes a journal.
-    pub fn commit(&self, file: &File) -> Done {
-        let bytes: usize = self.ranges.iter().map(|(_, bytes)| bytes.len()).sum();
-        let pieces = || {
-            let piece = |(start, bytes): &'_ (u64, Vec<u8>)| {
-                let start = *start;
-                let (n, len) = (bytes.len().div_ceil(PIECE), bytes.len());
-                (0..n).map(move |i| (start + (i * PIECE) as u64, i * PIECE..len.min((i + 1) * PIECE)))
-            };
-            self.ranges.iter().flat_map(move |range| piece(range).map(|(at, part)| (at, &range.1[part])))
-        };
-        let sent = if pieces().count() <= COMMAND_WRITES && bytes <= COMMAND_BYTES {
-            let writes: Vec<_> = pieces().map(|(at, data)| (file.handle(), At::Offset(at), data)).collect();
-            file.raw().durability(Durability::Durable).multi_write(&writes)
-        } else {
-            transaction(file, pieces())
-        };
-        sent.map_err(|e| match e {
-            Errno::TOOBIG => Fault::quiet(code::IOERR_COMMIT_ATOMIC),
-            Errno::NOSPC | Errno::DQUOT => Fault::of(code::FULL, e, || "commit".into()),
-            e => Fault::of(code::IOERR_COMMIT_ATOMIC, e, || "commit".into()),
+    /// Nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Bytes, and writes of at most [`PIECE`] bytes.
+    fn pieces(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.ranges.iter().flat_map(|(start, bytes)| {
+            let at = move |i| start + (i * PIECE) as u64;
+            bytes.chunks(PIECE).enumerate().map(move |(i, piece)| (at(i), piece))
         })
+    }
+
+    fn bytes(&self) -> usize {
+        self.ranges.iter().map(|(_, bytes)| bytes.len()).sum()
+    }
+
+    /// It is more than [`Gathered::commit`] takes.
+    pub fn is_too_big(&self) -> bool {
+        self.bytes() as u64 > TXN_BYTES_MAX || self.pieces().count() > TXN_WRITES_MAX
+    }
+
+    /// All of it at once: one command where it fits one, else a transaction of the device. Durable when this returns,
+    /// if that is asked for. An error leaves nothing of it done. TOOBIG: more than 256 pieces or 4 MiB.
+    pub fn commit(&self, file: &File, durability: Durability) -> Result<(), Errno> {
+        if self.pieces().count() > COMMAND_WRITES || self.bytes() > COMMAND_BYTES {
+            return transaction(file, self.pieces(), durability);
+        }
+        let writes: Vec<_> = self.pieces().map(|(at, data)| (file.handle(), At::Offset(at), data)).collect();
+        file.raw().durability(durability).multi_write(&writes)
+    }
+
+    /// One after the other, volatile. After an error some of them are done.
+    pub fn write(&self, file: &File) -> std::io::Result<()> {
+        self.ranges.iter().try_for_each(|(at, bytes)| file.write_all_at(bytes, *at))
     }
 }
 
 /// Collected by the device, and then one commit.
-fn transaction<'d>(file: &File, pieces: impl Iterator<Item = (u64, &'d [u8])>) -> Result<(), Errno> {
+fn transaction<'d>(
+    file: &File,
+    pieces: impl Iterator<Item = (u64, &'d [u8])>,
+    durability: Durability,
+) -> Result<(), Errno> {
     let txn = file.client().transaction()?;
     for (at, data) in pieces {
         txn.write(file, At::Offset(at), data)?;
     }
-    txn.commit_with(Durability::Durable).map(drop)
+    txn.commit_with(durability).map(drop)
 }
 
 #[cfg(test)]

@@ -4,10 +4,9 @@
 //! that none serves is opened in this process, with its exclusive lock, for as long as a database in it is open.
 
 use crate::code;
+use crate::commits::Commits;
 use crate::fault::{Done, Fault};
 use crate::frame::Logs;
-use crate::tail::Tail;
-use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -28,8 +27,21 @@ pub struct Device {
     pub commits: Commits,
     /// Their write-ahead logs.
     pub logs: Logs,
-    /// Whether a SQLite that can do a commit as one write shall.
-    pub batch: bool,
+    /// How commits get there.
+    pub way: Way,
+}
+
+/// How commits of databases get to a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Way {
+    /// As one command: SQLite's batch where it is built for that, else as [`Way::Kept`].
+    #[default]
+    Batch,
+    /// With a rollback journal that stays in this process, and pages that are one command in the end, where that is
+    /// possible; else as [`Way::Written`].
+    Kept,
+    /// With a journal that is a file in the device, and each page a command.
+    Written,
 }
 
 impl Device {
@@ -47,7 +59,7 @@ impl Device {
     }
 
     /// Over a client, which is of a device and not of a directory of the host.
-    pub fn over(client: Client, batch: bool) -> io::Result<Device> {
+    pub fn over(client: Client, way: Way) -> io::Result<Device> {
         let info = client.info()?;
         if info.medium == medium::HOSTDIR {
             let why = "a directory of the host promises no order and no atomicity; use SQLite's own VFS there";
@@ -56,70 +68,7 @@ impl Device {
         let (process, commits, logs) = (Process::current(), Commits::default(), Logs::default());
         // In order, and durable when something says so; whatever the device does by default.
         let client = client.durability(Durability::Volatile);
-        Ok(Device { client, uuid: info.uuid, process, commits, logs, batch })
-    }
-}
-
-/// Commits of databases whose durability is still owed: see `Stored::sync`.
-#[derive(Default)]
-pub struct Commits(Mutex<HashMap<Vec<u8>, Commit>>);
-
-#[derive(Default)]
-struct Commit {
-    /// Rollback journals of it that are open: of the one connection that writes.
-    journals: Vec<Arc<Tail>>,
-    /// Whether a sync of it was put off to what ends its journal.
-    owed: bool,
-}
-
-impl Commits {
-    fn change<T>(&self, database: &[u8], f: impl FnOnce(&mut Commit) -> T) -> T {
-        let mut all = self.0.lock();
-        let mut commit = all.remove(database).unwrap_or_default();
-        let out = f(&mut commit);
-        if !commit.journals.is_empty() || commit.owed {
-            all.insert(database.to_vec(), commit);
-        }
-        out
-    }
-
-    /// A rollback journal of it was opened.
-    pub fn journal_opened(&self, database: &[u8], tail: Arc<Tail>) {
-        self.change(database, |commit| commit.journals.push(tail));
-    }
-
-    /// A rollback journal of it was closed.
-    pub fn journal_closed(&self, database: &[u8], tail: &Arc<Tail>) {
-        self.change(database, |commit| commit.journals.retain(|known| !Arc::ptr_eq(known, tail)));
-    }
-
-    /// Before anything is written to it: what is in its journal is in the device first.
-    pub fn send_journals(&self, database: &[u8]) -> io::Result<()> {
-        let all = self.0.lock();
-        let Some(commit) = all.get(database) else { return Ok(()) };
-        let journals = commit.journals.clone();
-        drop(all);
-        journals.iter().try_for_each(|tail| tail.send())
-    }
-
-    /// Puts a sync off, if there is a journal whose end will make up for it. That one is owed from before, of a journal
-    /// whose end failed, is no reason to.
-    pub fn put_off(&self, database: &[u8]) -> bool {
-        self.change(database, |commit| {
-            let put_off = !commit.journals.is_empty();
-            commit.owed |= put_off;
-            put_off
-        })
-    }
-
-    /// Whether a sync is owed.
-    pub fn owed(&self, database: &[u8]) -> bool {
-        self.0.lock().get(database).is_some_and(|commit| commit.owed)
-    }
-
-    /// Everything of it that was completed is durable.
-    pub fn settled(&self, database: &[u8]) {
-        self.change(database, |commit| commit.owed = false);
+        Ok(Device { client, uuid: info.uuid, process, commits, logs, way })
     }
 }
 
@@ -195,7 +144,7 @@ pub fn attached(target: &Path, purpose: For) -> Done<Arc<Device>> {
             }
         }
     }
-    let device = Arc::new(reach(target).and_then(|client| Device::over(client, true).map_err(said))?);
+    let device = Arc::new(reach(target).and_then(|client| Device::over(client, Way::default()).map_err(said))?);
     let (name, warm) = (PathBuf::new(), keep_warm.then(|| device.clone()));
     kept.push(Kept { target: key, name, device: Arc::downgrade(&device), warm });
     let at = kept.len() - 1;
@@ -225,29 +174,5 @@ fn reach(target: &Path) -> Done<Client> {
             Err(Fault::of(code::CANTOPEN, source, || path.display().to_string()))
         }
         Err(e) => Err(Fault::said(code::CANTOPEN, e.to_string())),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use weldfs_kernel_shim::{Embedded, Source};
-    use weldfs_storagefs::device::DeviceConfig;
-
-    #[test]
-    fn a_sync_that_is_owed_from_before_puts_no_other_one_off() {
-        let embedded = Embedded::open(&Source::Ram(64 << 20), DeviceConfig::default()).unwrap();
-        let client = Client::with(Arc::new(embedded)).unwrap();
-        let journal = Arc::new(Tail::new(Arc::new(client.create("/a.db-journal").unwrap()), 0));
-        let commits = Commits::default();
-        assert!(!commits.put_off(b"/a.db"), "there is no journal");
-        commits.journal_opened(b"/a.db", journal.clone());
-        assert!(commits.put_off(b"/a.db"));
-        // It is closed, and could not be removed: nothing paid for the sync.
-        commits.journal_closed(b"/a.db", &journal);
-        assert!(commits.owed(b"/a.db"));
-        assert!(!commits.put_off(b"/a.db"), "no journal's end will make up for it");
-        commits.settled(b"/a.db");
-        assert!(!commits.owed(b"/a.db"));
     }
 }

@@ -3,13 +3,15 @@
 use crate::code;
 use crate::device::{Device, For, attached};
 use crate::fault::{Done, Fault};
-use crate::name::{Name, TARGET_VARIABLE, database_of, shown};
+use crate::making;
+use crate::name::{Name, TARGET_VARIABLE};
 use crate::open::Io;
+use crate::rollback;
 use crate::stored::{Kind, Stored};
 use crate::temp::Temp;
 use std::ffi::c_int;
 use std::sync::Arc;
-use weldfs::{AccessMask, Durability, Errno, Handle, OpenOptions, SetAttrBody, SetAttrMask};
+use weldfs::{AccessMask, Durability, Errno, Handle};
 
 /// Symbolic links that a name may lead over.
 const LINKS_MAX: usize = 40;
@@ -38,10 +40,13 @@ pub fn open(text: Option<&[u8]>, flags: c_int) -> Done<(Box<dyn Io>, c_int)> {
 }
 
 fn stored(device: Arc<Device>, name: Name, flags: c_int) -> Done<(Box<dyn Io>, c_int)> {
-    let (file, flags) = open_in(&device, &name, flags)?;
+    if flags & code::OPEN_MAIN_JOURNAL != 0 {
+        let (journal, flags) = rollback::open(device, name, flags)?;
+        return Ok((Box::new(journal), flags));
+    }
+    let (file, flags) = making::open(device.client()?, &name, flags)?;
     let kind = match flags {
         f if f & code::OPEN_MAIN_DB != 0 => Kind::Database,
-        f if f & code::OPEN_MAIN_JOURNAL != 0 => Kind::Journal,
         f if f & code::OPEN_SUPER_JOURNAL != 0 => Kind::SuperJournal,
         f if f & code::OPEN_WAL != 0 => Kind::Log,
         _ => Kind::Other,
@@ -49,62 +54,19 @@ fn stored(device: Arc<Device>, name: Name, flags: c_int) -> Done<(Box<dyn Io>, c
     Ok((Box::new(Stored::new(device, name, kind, file)?), flags))
 }
 
-fn open_in(device: &Arc<Device>, name: &Name, flags: c_int) -> Done<(weldfs::File, c_int)> {
-    let client = device.client()?;
-    let has = |flag| flags & flag != 0;
-    let path = shown(&name.path);
-    let like = if has(code::OPEN_CREATE) { mode_of(device, name, flags)? } else { None };
-    let options = OpenOptions::new().read(true).mode(like.map_or(0o644, |(mode, ..)| mode));
-    let (create, exclusive) = (has(code::OPEN_CREATE), has(code::OPEN_EXCLUSIVE));
-    let writing = options.clone().write(true).create(create).exclusive(create && exclusive);
-    let opened = if has(code::OPEN_READWRITE) { writing.open(client, &path) } else { options.open(client, &path) };
-    let denied = [Errno::ACCES, Errno::PERM, Errno::ROFS].map(|e| Some(e.0));
-    let (opened, flags) = match opened {
-        // As SQLite's own VFS: what may only be read is opened for that.
-        Err(e) if has(code::OPEN_READWRITE) && denied.contains(&e.raw_os_error()) => {
-            if has(code::OPEN_MAIN_JOURNAL | code::OPEN_WAL) && client.exists(&path).is_ok_and(|there| !there) {
-                return Err(Fault::of(code::READONLY_DIRECTORY, e, || name.to_string()));
-            }
-            let narrow = flags & !(code::OPEN_READWRITE | code::OPEN_CREATE) | code::OPEN_READONLY;
-            (options.open(client, &path).map_err(|_| e), narrow)
-        }
-        opened => (opened, flags),
-    };
-    let file = opened.map_err(|e| match e.raw_os_error() {
-        Some(n) if n == Errno::ISDIR.0 => Fault::of(code::CANTOPEN_ISDIR, e, || name.to_string()),
-        _ => Fault::of(code::CANTOPEN, e, || name.to_string()),
-    })?;
-    let (me, mine) = (rustix::process::geteuid(), rustix::process::getegid());
-    let others = |(_, uid, gid): &(u32, u32, u32)| (*uid, *gid) != (me.as_raw(), mine.as_raw());
-    if let Some((_, uid, gid)) = like.filter(|like| file.was_created() && me.is_root() && others(like)) {
-        let mask = (SetAttrMask::UID | SetAttrMask::GID).bits();
-        // A journal that the database's owner could not roll back would lock them out of it.
-        let set = SetAttrBody { mask, uid, gid, ..SetAttrBody::default() };
-        file.set_attributes(&set).map_err(|e| Fault::of(code::CANTOPEN, e, || format!("the owner of {name}")))?;
-    }
-    if has(code::OPEN_DELETEONCLOSE) {
-        client.remove_file(&path).map_err(|e| Fault::of(code::CANTOPEN, e, || name.to_string()))?;
-    }
-    Ok((file, flags))
-}
-
-/// Permission bits and owner of the database that a journal or log is for: it has the same.
-fn mode_of(device: &Device, name: &Name, flags: c_int) -> Done<Option<(u32, u32, u32)>> {
-    let for_one = flags & (code::OPEN_MAIN_JOURNAL | code::OPEN_WAL) != 0;
-    let Some(database) = database_of(&name.path).filter(|_| for_one) else { return Ok(None) };
-    match device.client()?.raw().statat(Handle::ROOT, database, false) {
-        Ok(stat) => Ok(Some((stat.mode & 0o777, stat.uid, stat.gid))),
-        Err(Errno::NOENT) => Ok(None),
-        Err(e) => Err(Fault::of(code::IOERR_FSTAT, e, || name.to_string())),
-    }
-}
-
 /// Removes a file. Durable when SQLite says so, and when it ends a commit whose sync was put off to here.
 pub fn delete(text: &[u8], durable: bool) -> Done {
     let name = named(text, code::IOERR_DELETE)?;
     let device = attached(&name.target, For::Rest).map_err(Fault::of_an_open_database)?;
     let client = device.client()?;
-    let ends = name.path.strip_suffix(b"-journal").filter(|db| device.commits.owed(db));
+    let database = name.path.strip_suffix(b"-journal");
+    if let Some(database) = database {
+        device.commits.finish(database, code::IOERR_DELETE)?;
+        if device.commits.was_unmade(database) {
+            return Ok(());
+        }
+    }
+    let ends = database.filter(|db| device.commits.owed(db));
     let durability = if durable || ends.is_some() { Durability::Durable } else { Durability::Volatile };
     match client.raw().durability(durability).unlinkat(Handle::ROOT, &name.path) {
         Ok(()) => {

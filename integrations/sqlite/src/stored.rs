@@ -1,4 +1,4 @@
-//! A file in a device: database, journal, write-ahead log.
+//! A file in a device: database, write-ahead log, super-journal. Rollback journals are `rollback`'s.
 //!
 //! Writes are volatile commands, in the order in which SQLite makes them; the device's log keeps that order, so that a
 //! crash leaves the state after some prefix of them. A sync makes all of the prefix so far durable.
@@ -6,14 +6,14 @@
 
 use crate::atomic::Gathered;
 use crate::code;
-use crate::device::Device;
+use crate::device::{Device, Way};
 use crate::fault::{Done, Fault};
 use crate::frame::{Frames, Log};
 use crate::locks::{self, Level};
 use crate::name::{Name, database_of};
 use crate::open::{Control, Io};
+use crate::pages::Pages;
 use crate::shared::Shared;
-use crate::tail::Tail;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::sync::Arc;
@@ -24,8 +24,6 @@ use weldfs::{Durability, Errno, File, Handle};
 pub enum Kind {
     /// A database.
     Database,
-    /// The rollback journal of one.
-    Journal,
     /// The names of the journals of a commit of several databases.
     SuperJournal,
     /// The write-ahead log of a database.
@@ -38,8 +36,8 @@ pub enum Kind {
 pub struct Stored {
     // Before the device: it is closed through it.
     file: Option<Arc<File>>,
-    /// Of a rollback journal.
-    tail: Option<Arc<Tail>>,
+    /// Of a database: what waits with its journal.
+    pages: Option<Arc<Pages>>,
     /// Of a write-ahead log.
     frames: Option<Frames>,
     /// Of a database, and its log.
@@ -92,19 +90,9 @@ impl Stored {
         // The names of the journals must be there before any of the databases is: those on other devices, too.
         let each = if kind == Kind::SuperJournal { Durability::Durable } else { Durability::Volatile };
         file.set_durability(each);
-        // Of a fresh journal both are known, or never asked for.
-        let (ino, size) = if kind == Kind::Journal && file.was_created() {
-            (0, 0)
-        } else {
-            let meta = file.metadata().map_err(|e| Fault::of(code::CANTOPEN, e, || name.to_string()))?;
-            (meta.ino(), meta.len())
-        };
+        let ino = file.metadata().map_err(|e| Fault::of(code::CANTOPEN, e, || name.to_string()))?.ino();
         let file = Arc::new(file);
-        let tail = database_of(&name.path).filter(|_| kind == Kind::Journal).map(|db| {
-            let tail = Arc::new(Tail::new(file.clone(), size));
-            device.commits.journal_opened(db, tail.clone());
-            tail
-        });
+        let pages = (kind == Kind::Database).then(|| Arc::new(Pages::new(file.clone())));
         let log = database_of(&name.path).filter(|_| kind == Kind::Log).map(|db| {
             let found = device.client()?.raw().statat(Handle::ROOT, db, false);
             Ok::<_, Fault>(device.logs.of(db, found.map_or(0, |stat| stat.ino)))
@@ -112,7 +100,7 @@ impl Stored {
         let log = log.transpose()?;
         Ok(Stored {
             file: Some(file),
-            tail,
+            pages,
             frames: log.map(Frames::new),
             shared: None,
             device,
@@ -150,15 +138,49 @@ impl Stored {
         Ok(())
     }
 
-    /// Before the database changes or is synced: its journal is in the device.
-    fn journal_first(&self, code: c_int) -> Done {
+    /// Before the database changes or is synced: its journal is in the device, and pages that waited with that.
+    fn journal_first(&self) -> Done {
         match self.kind {
-            Kind::Database => {
-                let sent = self.device.commits.send_journals(&self.name.path);
-                sent.map_err(|e| self.failed(code, e, "write the journal of"))
-            }
+            Kind::Database => self.device.commits.send(self.device.client()?, &self.name.path),
             _ => Ok(()),
         }
+    }
+
+    /// Pages of it wait with its journal.
+    fn waits(&self) -> bool {
+        self.pages.as_ref().is_some_and(|pages| !pages.is_empty())
+    }
+
+    /// Whether a write waits with the journal, which it does while that is kept.
+    fn waited(&mut self, data: &[u8], at: u64) -> Done<bool> {
+        let Some(pages) = self.pages.as_ref().filter(|_| self.level == Level::Exclusive && self.shared.is_none())
+        else {
+            return Ok(false);
+        };
+        self.device.client()?;
+        if !self.device.commits.holds(&self.name.path, pages) {
+            return Ok(false);
+        }
+        if !pages.push(at, data) {
+            self.journal_first()?;
+        }
+        Ok(true)
+    }
+
+    /// The sync of a commit of this database alone, whose journal is kept: whether all of it became one command. Nothing
+    /// of it needs that journal any more.
+    fn commit_waiting(&mut self) -> Done<bool> {
+        let Some(pages) = self.pages.as_ref().filter(|pages| !pages.is_empty()) else { return Ok(false) };
+        if !self.device.commits.keeps(&self.name.path) {
+            return Ok(false);
+        }
+        let done = pages.commit(Durability::Durable);
+        let done = done.map_err(|e| self.failed(code::IOERR_FSYNC, e, "commit"))?;
+        if done {
+            self.settled = true;
+            self.device.commits.settled(&self.name.path);
+        }
+        Ok(done)
     }
 
     /// Makes good for a sync that was put off.
@@ -170,17 +192,10 @@ impl Stored {
         Ok(())
     }
 
-    /// All that a journal's database owes is durable with the journal.
-    fn journal_is_durable(&mut self) {
-        self.settled = true;
-        if let Some(db) = database_of(&self.name.path) {
-            self.device.commits.settled(db);
-        }
-    }
-
     fn grow(&mut self, hint: i64) -> Done<c_int> {
         let hint = u64::try_from(hint).unwrap_or(0);
-        if self.chunk > 0 && hint > self.size()? {
+        // A hint is not worth the journal.
+        if self.chunk > 0 && !self.waits() && hint > self.size()? {
             self.settled = false;
             self.truncate(hint)?;
         }
@@ -198,8 +213,14 @@ impl Stored {
 
     fn commit_atomic(&mut self) -> Done<c_int> {
         let gathered = self.gathered.take().ok_or_else(|| Fault::quiet(code::IOERR_COMMIT_ATOMIC))?;
-        self.journal_first(code::IOERR_COMMIT_ATOMIC)?;
-        gathered.commit(self.file()?)?;
+        self.journal_first()?;
+        let sent = gathered.commit(self.file()?, Durability::Durable);
+        sent.map_err(|e| match e {
+            // SQLite takes a journal.
+            Errno::TOOBIG => Fault::quiet(code::IOERR_COMMIT_ATOMIC),
+            Errno::NOSPC | Errno::DQUOT => self.failed(code::FULL, e, "commit"),
+            e => self.failed(code::IOERR_COMMIT_ATOMIC, e, "commit"),
+        })?;
         // Durable with everything before it; SQLite's sync after it has nothing left to do.
         self.settled = true;
         self.device.commits.settled(&self.name.path);
@@ -220,9 +241,9 @@ impl Io for Stored {
         let len = room.len();
         self.frames_first(|frames, file| frames.send_for(file, at, len))?;
         let n = self.file()?.read_at(&mut *room, at).map_err(|e| self.failed(code::IOERR_READ, e, "read"))?;
-        Ok(match (&self.gathered, &self.tail) {
+        Ok(match (&self.gathered, &self.pages) {
             (Some(gathered), _) => gathered.lay_over(room, at, n),
-            (None, Some(tail)) => tail.lay_over(room, at, n),
+            (None, Some(pages)) => pages.lay_over(room, at, n),
             (None, None) => n,
         })
     }
@@ -233,14 +254,16 @@ impl Io for Stored {
             return Ok(());
         }
         self.settled = false;
-        self.journal_first(code::IOERR_WRITE)?;
+        if self.waited(data, at)? {
+            return Ok(());
+        }
+        self.journal_first()?;
         self.device.client()?;
         let Some(file) = self.file.as_deref() else { return Err(Fault::quiet(code::IOERR_WRITE)) };
-        if let Some(frames) = &mut self.frames {
-            let written = frames.write(file, data, at);
-            return written.map_err(|e| self.failed(code::IOERR_WRITE, e, "write"));
-        }
-        let written = self.tail.as_ref().map_or_else(|| file.write_all_at(data, at), |tail| tail.write(data, at));
+        let written = match &mut self.frames {
+            Some(frames) => frames.write(file, data, at),
+            None => file.write_all_at(data, at),
+        };
         written.map_err(|e| self.failed(code::IOERR_WRITE, e, "write"))
     }
 
@@ -248,30 +271,23 @@ impl Io for Stored {
         let size = if self.chunk > 0 { size.next_multiple_of(self.chunk) } else { size };
         self.settled = false;
         self.frames_first(Frames::cut)?;
-        self.journal_first(code::IOERR_TRUNCATE)?;
-        let file = self.file()?;
-        let cut = self.tail.as_ref().map_or_else(|| file.set_len(size), |tail| tail.truncate(size));
-        cut.map_err(|e| self.failed(code::IOERR_TRUNCATE, e, "truncate"))?;
-        // A journal that is cut ends a commit as one that is removed does.
-        let owed = |db| self.device.commits.owed(db);
-        if self.kind == Kind::Journal && database_of(&self.name.path).is_some_and(owed) {
-            self.file()?.sync_data().map_err(|e| self.failed(code::IOERR_FSYNC, e, "sync"))?;
-            self.journal_is_durable();
-        }
-        Ok(())
+        self.journal_first()?;
+        self.file()?.set_len(size).map_err(|e| self.failed(code::IOERR_TRUNCATE, e, "truncate"))
     }
 
     fn size(&mut self) -> Done<u64> {
-        if let Some(tail) = &self.tail {
-            return Ok(tail.size());
-        }
         self.frames_first(Frames::send)?;
         let meta = self.file()?.metadata().map_err(|e| self.failed(code::IOERR_FSTAT, e, "the size of"))?;
-        Ok(self.gathered.as_ref().map_or(meta.len(), |gathered| gathered.end(meta.len())))
+        Ok(match (&self.gathered, &self.pages) {
+            (Some(gathered), _) => gathered.end(meta.len()),
+            (None, Some(pages)) => pages.end(meta.len()),
+            (None, None) => meta.len(),
+        })
     }
 
-    /// The sync of a commit is put off to what ends the journal, where there is a journal on this device and no other
-    /// database takes part: the database's pages are in the log before that end, whatever is durable when.
+    /// The sync of a commit in which no other database takes part is the commit itself, where pages wait with a journal
+    /// that is kept. Where there is a journal on this device, it is put off to what ends that: the database's pages are
+    /// in the log before that end, whatever is durable when.
     fn sync(&mut self) -> Done {
         let alone = std::mem::take(&mut self.alone);
         self.device.client()?;
@@ -280,19 +296,17 @@ impl Io for Stored {
             return Ok(());
         }
         self.frames_first(Frames::send)?;
-        self.journal_first(code::IOERR_FSYNC)?;
-        if let Some(tail) = &self.tail {
-            tail.send().map_err(|e| self.failed(code::IOERR_WRITE, e, "write"))?;
+        if alone && self.commit_waiting()? {
+            return Ok(());
         }
+        self.journal_first()?;
         let rollback = self.kind == Kind::Database && self.level == Level::Exclusive && self.shared.is_none();
         if alone && rollback && self.device.commits.put_off(&self.name.path) {
             return Ok(());
         }
         self.file()?.sync_data().map_err(|e| self.failed(code::IOERR_FSYNC, e, "sync"))?;
-        match self.kind {
-            Kind::Journal => self.journal_is_durable(),
-            Kind::Database => self.device.commits.settled(&self.name.path),
-            Kind::SuperJournal | Kind::Log | Kind::Other => {}
+        if self.kind == Kind::Database {
+            self.device.commits.settled(&self.name.path);
         }
         Ok(())
     }
@@ -303,10 +317,10 @@ impl Io for Stored {
             std::mem::forget(self);
             return Ok(());
         }
-        if let (Some(tail), Some(db)) = (self.tail.take(), database_of(&self.name.path)) {
-            // What it held back is for pages that were never written.
-            self.device.commits.journal_closed(db, &tail);
+        if self.kind == Kind::Database && self.level != Level::None {
+            self.device.commits.over(&self.name.path);
         }
+        self.pages = None;
         let paid = self.pay();
         self.shared = None;
         // A device that is gone has closed it; there is nothing that SQLite could do about any failure.
@@ -331,6 +345,10 @@ impl Io for Stored {
         // Before another connection can build on it.
         let paid = self.pay();
         self.settled = false;
+        if self.kind == Kind::Database && self.level >= Level::Reserved {
+            // What still waits is of a transaction that failed: nothing of it is in the device, nor its journal.
+            self.device.commits.over(&self.name.path);
+        }
         let mut now = self.level;
         let done = locks::lower(self.file()?, &mut now, Level::of(level));
         self.level = now;
@@ -378,7 +396,8 @@ impl Io for Stored {
 
     fn characteristics(&self) -> c_int {
         let powersafe = if self.powersafe != 0 { code::IOCAP_POWERSAFE_OVERWRITE } else { 0 };
-        let batch = if self.kind == Kind::Database && self.device.batch { code::IOCAP_BATCH_ATOMIC } else { 0 };
+        let batch =
+            if self.kind == Kind::Database && self.device.way == Way::Batch { code::IOCAP_BATCH_ATOMIC } else { 0 };
         code::IOCAP_ATOMIC_512_TO_64K | code::IOCAP_SAFE_APPEND | code::IOCAP_SEQUENTIAL | powersafe | batch
     }
 

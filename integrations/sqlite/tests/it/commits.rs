@@ -5,7 +5,7 @@ use rusqlite::{Connection, ffi};
 use std::sync::Arc;
 use weldfs::{Client, OpenOptions};
 use weldfs_kernel_shim::{Embedded, Source};
-use weldfs_sqlite::Provided;
+use weldfs_sqlite::{Provided, Way};
 use weldfs_storagefs::device::DeviceConfig;
 
 /// A device in memory, found under the name of a file.
@@ -16,13 +16,13 @@ struct Memory {
 }
 
 impl Memory {
-    fn new(bytes: u64, batch: bool) -> Memory {
+    fn new(bytes: u64, way: Way) -> Memory {
         register();
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("memory"), "").unwrap();
         let embedded = Embedded::open(&Source::Ram(bytes), DeviceConfig::default()).unwrap();
         let client = Client::with(Arc::new(embedded.clone())).unwrap();
-        let provided = weldfs_sqlite::provide(&dir.path().join("memory"), client, batch).unwrap();
+        let provided = weldfs_sqlite::provide(&dir.path().join("memory"), client, way).unwrap();
         Memory { embedded, dir, _provided: provided }
     }
 
@@ -38,6 +38,7 @@ impl Memory {
 }
 
 /// Opcodes of docs/COMMANDS.md.
+const OPEN: u16 = 1;
 const WRITE: u16 = 4;
 const FDATASYNC: u16 = 9;
 const TXN_COMMIT: u16 = 27;
@@ -46,7 +47,7 @@ const PROGRAM: u16 = 70;
 
 #[test]
 fn the_counters_of_the_device_are_a_pragma_s_answer() {
-    let memory = Memory::new(64 << 20, true);
+    let memory = Memory::new(64 << 20, Way::Batch);
     let db = memory.open("a.db");
     db.execute_batch("create table t(x); insert into t values(1);").unwrap();
     let counted =
@@ -63,7 +64,7 @@ fn the_counters_of_the_device_are_a_pragma_s_answer() {
 
 #[test]
 fn a_batch_commit_is_one_command_and_one_flush() {
-    let memory = Memory::new(64 << 20, true);
+    let memory = Memory::new(64 << 20, Way::Batch);
     let db = memory.open("a.db");
     db.execute_batch("create table t(x integer primary key, y); pragma synchronous = full;").unwrap();
     for row in 0..20 {
@@ -88,7 +89,7 @@ fn a_batch_commit_is_one_command_and_one_flush() {
 
 #[test]
 fn a_batch_commit_of_scattered_pages_is_a_transaction_or_has_a_journal() {
-    let memory = Memory::new(64 << 20, true);
+    let memory = Memory::new(64 << 20, Way::Batch);
     let db = memory.open("a.db");
     // A row on each page.
     db.execute_batch("create table t(x integer primary key, y);").unwrap();
@@ -106,7 +107,7 @@ fn a_batch_commit_of_scattered_pages_is_a_transaction_or_has_a_journal() {
 
 #[test]
 fn a_commit_to_a_write_ahead_log_is_one_write_and_one_flush() {
-    let memory = Memory::new(64 << 20, false);
+    let memory = Memory::new(64 << 20, Way::Written);
     let db = memory.open("a.db");
     db.execute_batch("pragma journal_mode = wal; create table t(x integer primary key, y);").unwrap();
     let fill = "insert into t select x, zeroblob(3000) from
@@ -142,36 +143,140 @@ fn a_commit_to_a_write_ahead_log_is_one_write_and_one_flush() {
     assert_eq!(one::<String>(&db, "pragma integrity_check"), "ok");
 }
 
+/// Ways to end a transaction with a rollback journal, and the flushes of each.
+const ENDS: [(&str, &str, u64); 8] = [
+    ("delete", "full", 1),
+    ("delete", "extra", 1),
+    ("delete", "normal", 1),
+    ("truncate", "full", 1),
+    ("truncate", "normal", 1),
+    ("persist", "full", 1),
+    ("memory", "full", 1),
+    ("delete", "off", 0),
+];
+
 #[test]
 fn a_commit_with_a_journal_is_one_flush() {
-    let memory = Memory::new(64 << 20, false);
-    let db = memory.open("a.db");
-    db.execute_batch("create table t(x integer primary key, y);").unwrap();
-    for (mode, sync, most) in [
-        ("delete", "full", 1),
-        ("delete", "extra", 1),
-        ("delete", "normal", 1),
-        ("truncate", "full", 1),
-        ("truncate", "normal", 1),
-        ("persist", "full", 1),
-        ("memory", "full", 1),
-        ("delete", "off", 0),
-    ] {
-        db.execute_batch(&format!("pragma journal_mode = {mode}; pragma synchronous = {sync};")).unwrap();
-        db.execute_batch("insert into t(y) values('a row that makes the journal')").unwrap();
-        let before = memory.counted(PROGRAM).0;
-        let rows = 10;
-        (0..rows).for_each(|_| db.execute_batch("insert into t(y) values('a row')").unwrap());
-        let flushes = memory.counted(PROGRAM).0 - before;
-        // One more where the device's own five seconds fall into it.
-        assert!(flushes <= rows * most + 1, "{mode}, {sync}: {flushes} flushes of {rows} commits");
-        assert!(flushes >= rows * most, "{mode}, {sync}: {flushes} flushes of {rows} commits: not durable");
+    for way in [Way::Written, Way::Kept] {
+        let memory = Memory::new(64 << 20, way);
+        let db = memory.open("a.db");
+        db.execute_batch("create table t(x integer primary key, y);").unwrap();
+        for (mode, sync, most) in ENDS {
+            db.execute_batch(&format!("pragma journal_mode = {mode}; pragma synchronous = {sync};")).unwrap();
+            db.execute_batch("insert into t(y) values('a row that makes the journal')").unwrap();
+            let before = memory.counted(PROGRAM).0;
+            let rows = 10;
+            (0..rows).for_each(|_| db.execute_batch("insert into t(y) values('a row')").unwrap());
+            let flushes = memory.counted(PROGRAM).0 - before;
+            // One more where the device's own five seconds fall into it.
+            assert!(flushes <= rows * most + 1, "{way:?}, {mode}, {sync}: {flushes} flushes of {rows} commits");
+            assert!(flushes >= rows * most, "{way:?}, {mode}, {sync}: {flushes} of {rows} commits: not durable");
+        }
     }
 }
 
 #[test]
+fn a_commit_whose_journal_is_kept_is_one_command_and_makes_no_file() {
+    let memory = Memory::new(64 << 20, Way::Kept);
+    let db = memory.open("a.db");
+    db.execute_batch("create table t(x integer primary key, y);").unwrap();
+    let made = || [OPEN, UNLINK, WRITE, FDATASYNC].map(|opcode| memory.counted(opcode).1);
+    for locking in ["normal", "exclusive"] {
+        for (mode, sync, _) in ENDS.into_iter().filter(|(mode, ..)| *mode != "memory") {
+            let told = format!("{locking}, {mode}, {sync}");
+            let pragmas = format!("pragma journal_mode = {mode}; pragma synchronous = {sync};");
+            db.execute_batch(&format!("pragma locking_mode = {locking}; {pragmas} insert into t values(null, 1)"))
+                .unwrap();
+            let (before, files) = (memory.counted(PROGRAM).1, made());
+            (0..10).for_each(|_| db.execute_batch("insert into t(y) values('a row')").unwrap());
+            assert_eq!(memory.counted(PROGRAM).1 - before, 10, "{told}");
+            assert_eq!(made(), files, "{told}: opens, removals, writes, syncs");
+        }
+    }
+    assert_eq!(one::<String>(&db, "pragma integrity_check"), "ok");
+    assert_eq!(one::<i64>(&db, "select count(*) from t"), 2 * 7 * 11);
+}
+
+/// A database with so many rows, each on a page of its own.
+fn rows_of_a_page(memory: &Memory, name: &str, rows: i64) -> Connection {
+    let db = memory.open(name);
+    db.execute_batch("create table t(x integer primary key, y, z default 0)").unwrap();
+    let fill = "insert into t(x, y) select x, zeroblob(3000) from
+                (with recursive s(x) as (select 1 union all select x + 1 from s where x < ?) select x from s)";
+    db.execute(fill, [rows]).unwrap();
+    db
+}
+
+#[test]
+fn pages_that_wait_are_read_back_and_undone_with_a_journal_that_is_kept() {
+    let memory = Memory::new(64 << 20, Way::Kept);
+    let (db, other) = (rows_of_a_page(&memory, "a.db", 200), memory.open("a.db"));
+    for (locking, mode) in [("normal", "delete"), ("normal", "truncate"), ("exclusive", "persist")] {
+        // No room for them in SQLite's cache: they are written long before the commit.
+        let pragmas = format!("pragma cache_size = 5; pragma locking_mode = {locking}; pragma journal_mode = {mode}");
+        db.execute_batch(&pragmas).unwrap();
+        let written = || (memory.counted(WRITE).1, memory.counted(UNLINK).1);
+        let before = written();
+        let change = "begin; update t set z = z + 1; savepoint s; update t set z = -1; delete from t where x > 100;
+                      insert into t(y) values(randomblob(20000));";
+        db.execute_batch(change).unwrap();
+        assert_eq!(one::<i64>(&db, "select sum(z) from t where x <= 100"), -100, "{mode}");
+        db.execute_batch("rollback to s; release s").unwrap();
+        let (sum, rows) = ("select sum(z) from t", "select count(*) from t");
+        let now: i64 = one(&db, sum);
+        db.execute_batch("rollback").unwrap();
+        assert_eq!((one::<i64>(&db, sum), one::<i64>(&db, rows)), (now - 200, 200), "{mode}");
+        if locking == "normal" {
+            assert_eq!((one::<i64>(&other, sum), one::<i64>(&other, rows)), (now - 200, 200), "{mode}");
+        }
+        db.execute_batch("update t set z = z + 1").unwrap();
+        assert_eq!(one::<i64>(&db, sum), now, "{mode}");
+        assert_eq!(written(), before, "{mode}: no page is written by itself, and there is no journal to be removed");
+    }
+    assert_eq!(one::<String>(&db, "pragma integrity_check"), "ok");
+}
+
+#[test]
+fn more_pages_than_wait_go_with_a_journal_that_is_made() {
+    let memory = Memory::new(64 << 20, Way::Kept);
+    let db = rows_of_a_page(&memory, "a.db", 800);
+    // Rows, transactions of the device, and journals that were removed.
+    for (rows, begun, removed) in [(60, 1, 0), (800, 0, 1), (60, 1, 0)] {
+        let before = (memory.counted(TXN_COMMIT).1, memory.counted(UNLINK).1, memory.counted(PROGRAM).0);
+        db.execute("update t set z = z + 1 where x % 2 = 1 and x <= ?", [rows]).unwrap();
+        let after = (memory.counted(TXN_COMMIT).1, memory.counted(UNLINK).1, memory.counted(PROGRAM).0);
+        assert_eq!((after.0 - before.0, after.1 - before.1), (begun, removed), "{rows}");
+        assert!((1..=2).contains(&(after.2 - before.2)), "{rows}: {} flushes", after.2 - before.2);
+    }
+    // The database's file gets shorter in a commit: its journal is made, and undoes it.
+    db.execute_batch("begin; delete from t where x > 100; update t set z = 7; rollback").unwrap();
+    db.execute_batch("delete from t where x > 400; vacuum").unwrap();
+    assert_eq!(one::<i64>(&db, "select count(*) from t"), 400);
+    assert_eq!(one::<String>(&db, "pragma integrity_check"), "ok");
+    drop(db);
+    let client = Client::with(Arc::new(memory.embedded.clone())).unwrap();
+    assert!(client.metadata("/a.db").unwrap().len() < 600 * 4096);
+    assert!(client.metadata("/a.db-journal").is_err());
+}
+
+#[test]
+fn a_commit_beside_a_database_in_memory_waits_for_no_other() {
+    let memory = Memory::new(64 << 20, Way::Kept);
+    register();
+    drop(rows_of_a_page(&memory, "a.db", 10));
+    let db = connect(":memory:").unwrap();
+    db.execute("attach ? as a", [format!("{}:/a.db", memory.dir.path().join("memory").display())]).unwrap();
+    db.execute_batch("create table m(x); attach '' as b; create table b.n(x)").unwrap();
+    let before = memory.counted(PROGRAM);
+    db.execute_batch("begin; update a.t set z = 5; insert into m values(1); insert into n values(1); commit").unwrap();
+    let after = memory.counted(PROGRAM);
+    assert!(after.0 > before.0 && after.1 == before.1 + 1, "{before:?}, {after:?}");
+    assert_eq!(one::<i64>(&memory.open("a.db"), "select sum(z) from t"), 50);
+}
+
+#[test]
 fn a_sync_is_not_put_off_where_no_journal_makes_up_for_it() {
-    let memory = Memory::new(64 << 20, false);
+    let memory = Memory::new(64 << 20, Way::Written);
     let db = memory.open("a.db");
     db.execute_batch("create table t(x); attach '' as temporary; create table temporary.t(x);").unwrap();
     for mode in ["off", "memory"] {
@@ -185,7 +290,7 @@ fn a_sync_is_not_put_off_where_no_journal_makes_up_for_it() {
 
 #[test]
 fn a_database_of_ten_gibibytes_is_as_small_as_what_is_in_it() {
-    let memory = Memory::new(64 << 20, true);
+    let memory = Memory::new(64 << 20, Way::Batch);
     let db = memory.open("a.db");
     db.execute_batch("pragma page_size = 65536; create table t(x integer primary key, y);").unwrap();
     // The file grows in one step, as a hole.
@@ -223,10 +328,13 @@ fn a_database_of_ten_gibibytes_is_as_small_as_what_is_in_it() {
 
 #[test]
 fn a_full_device_is_sqlite_full_wherever_the_journal_ends() {
-    for mode in ["delete", "truncate", "persist"] {
-        let memory = Memory::new(16 << 20, false);
+    let modes = ["delete", "truncate", "persist"];
+    let ways = [("full", Way::Written), ("full", Way::Kept), ("off", Way::Kept)];
+    for (mode, (sync, way)) in modes.into_iter().flat_map(|mode| ways.map(|way| (mode, way))) {
+        let memory = Memory::new(8 << 20, way);
         let db = memory.open("a.db");
-        db.execute_batch(&format!("pragma journal_mode = {mode}; create table t(x, y);")).unwrap();
+        db.execute_batch(&format!("pragma journal_mode = {mode}; pragma synchronous = {sync}; create table t(x, y);"))
+            .unwrap();
         let mut rows = 0_i64;
         let failed = loop {
             // Pages of the rows before, too, so that there is something to write to the journal.
@@ -238,9 +346,9 @@ fn a_full_device_is_sqlite_full_wherever_the_journal_ends() {
                 Ok(()) => rows += 1,
                 Err(e) => break e.sqlite_error().map_or(0, |e| e.extended_code & 0xff),
             }
-            assert!(rows < 1000, "{mode}: the device never fills");
+            assert!(rows < 1000, "{way:?}, {mode}: the device never fills");
         };
-        assert_eq!(failed, ffi::SQLITE_FULL, "{mode}, after {rows} rows");
+        assert_eq!(failed, ffi::SQLITE_FULL, "{way:?}, {mode}, after {rows} rows");
         let _ = db.execute_batch("rollback");
         let whole = |db: &rusqlite::Connection| {
             assert_eq!(one::<i64>(db, "select count(*) from t"), rows, "{mode}");

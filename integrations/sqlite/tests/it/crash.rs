@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weldfs::Client;
 use weldfs_journal::{Medium, SystemClock, SystemRandom};
 use weldfs_kernel_shim::Embedded;
-use weldfs_sqlite::Provided;
+use weldfs_sqlite::{Provided, Way};
 use weldfs_storagefs::device::DeviceConfig;
 use weldfs_storagefs::geometry::GeometryOptions;
 use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel, Recording, RecordingMedium, Replayer};
@@ -36,13 +36,15 @@ enum Work {
     Turns,
     /// The same, each in a second database as well, whose file was attached.
     Pair,
+    /// The same, each with more small pages here and there than wait for one command.
+    Scattered,
 }
 
 /// How the commits are made.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct Case {
     journal: &'static str,
-    batch: bool,
+    way: Way,
     model: CrashModel,
     work: Work,
 }
@@ -54,13 +56,13 @@ fn mount(medium: Arc<dyn Medium>, memory: usize) -> Embedded {
 }
 
 /// A connection to a database in a device of this process.
-fn open(embedded: &Embedded, target: &Path, way: Way) -> (Connection, Provided) {
+fn open(embedded: &Embedded, target: &Path, case: Case) -> (Connection, Provided) {
     register();
     std::fs::write(target, "").unwrap();
     let client = Client::with(Arc::new(embedded.clone())).unwrap();
-    let provided = weldfs_sqlite::provide(target, client, way.batch).unwrap();
+    let provided = weldfs_sqlite::provide(target, client, case.way).unwrap();
     let db = connect(&format!("{}:/a.db", target.display())).unwrap();
-    if way.work == Work::Pair {
+    if case.work == Work::Pair {
         db.execute("attach ? as b", [format!("{}:/b.db", target.display())]).unwrap();
     }
     (db, provided)
@@ -84,45 +86,56 @@ fn turn(db: &Connection, row: i64) {
 }
 
 /// Commits on a fresh image: the recording, the events before the first commit, and those before each acknowledgement.
-fn commit(way: Way, dir: &Path) -> (Recording, u64, Vec<u64>) {
-    let recording = Arc::new(RecordingMedium::new(IMAGE_BYTES, way.model));
+fn commit(case: Case, dir: &Path) -> (Recording, u64, Vec<u64>) {
+    let recording = Arc::new(RecordingMedium::new(IMAGE_BYTES, case.model));
     let medium: Arc<dyn Medium> = recording.clone();
     let geometry = GeometryOptions { log_len: Some(LOG_BYTES), ..GeometryOptions::default() };
     format(&medium, &MkfsOptions { geometry, ..MkfsOptions::default() }, &SystemClock, &SystemRandom).unwrap();
     let embedded = mount(medium, 16 << 20);
-    let (db, provided) = open(&embedded, &dir.join(TARGET), way);
+    let (db, provided) = open(&embedded, &dir.join(TARGET), case);
+    let page_bytes = if case.work == Work::Scattered { 512 } else { 4096 };
     db.execute_batch(&format!(
-        "pragma journal_mode = {}; pragma synchronous = full;
+        "pragma page_size = {page_bytes}; pragma journal_mode = {}; pragma synchronous = full;
          create table t(x integer primary key, y); create table n(rows); insert into n values(0);
          insert into t select value, zeroblob(3000) from (with recursive s(value) as
              (select -20 union all select value + 1 from s where value < -1) select value from s);",
-        way.journal
+        case.journal
     ))
     .unwrap();
-    match way.work {
+    match case.work {
         Work::Plain => {}
         Work::Turns => db.execute_batch("pragma cache_size = 5; pragma cache_spill = 5").unwrap(),
         Work::Pair => {
             let made = "create table b.m(rows, y); insert into m values(0, null)";
-            db.execute_batch(&format!("pragma b.journal_mode = {}; {made}", way.journal)).unwrap();
+            db.execute_batch(&format!("pragma b.journal_mode = {}; {made}", case.journal)).unwrap();
+        }
+        Work::Scattered => {
+            let fill =
+                "create table p(x integer primary key, y, rows); insert into p select value, zeroblob(400), 0 from
+                (with recursive s(value) as (select 1 union all select value + 1 from s where value < 600)
+                 select value from s)";
+            db.execute_batch(fill).unwrap();
         }
     }
     let (begun, mut acknowledged) = (recording.position(), Vec::new());
     for row in 1..=COMMITS {
-        if way.work == Work::Turns {
+        if case.work == Work::Turns {
             turn(&db, row);
         }
         db.execute_batch("begin").unwrap();
         db.execute("insert into t values(?, randomblob(5000))", [row]).unwrap();
         // Pages here and there, so that half a commit would be seen.
         db.execute("update t set y = randomblob(3000) where x < 0 and x % 5 = -(? % 5)", [row]).unwrap();
-        if way.work == Work::Turns {
+        if case.work == Work::Turns {
             let undone = "update t set y = randomblob(3000); delete from t; update n set rows = -1;";
             db.execute_batch(&format!("savepoint s; {undone} rollback to s; release s")).unwrap();
         }
         db.execute("update n set rows = ?", [row]).unwrap();
-        if way.work == Work::Pair {
+        if case.work == Work::Pair {
             db.execute("update m set rows = ?, y = randomblob(9000)", [row]).unwrap();
+        }
+        if case.work == Work::Scattered {
+            db.execute("update p set rows = ? where x % 2 = 0", [row]).unwrap();
         }
         db.execute_batch("commit").unwrap();
         acknowledged.push(recording.position());
@@ -134,36 +147,41 @@ fn commit(way: Way, dir: &Path) -> (Recording, u64, Vec<u64>) {
 
 /// What is wrong with a state; at least so many commits must be there, and at most one more. Whether a super-journal
 /// was.
-fn judge(state: CowImage, way: Way, least: i64, target: &Path) -> Result<bool, String> {
-    let embedded = mount(Arc::new(CowMedium::new(state, way.model)), 4 << 20);
+fn judge(state: CowImage, case: Case, least: i64, target: &Path) -> Result<bool, String> {
+    let embedded = mount(Arc::new(CowMedium::new(state, case.model)), 4 << 20);
     let client = Client::with(Arc::new(embedded.clone())).unwrap();
     let root = client.open_dir("/").unwrap();
     let amid = root.entries().any(|entry| entry.unwrap().name.to_string_lossy().contains("-mj"));
     drop(root);
     drop(client);
-    let (db, provided) = open(&embedded, target, way);
+    let (db, provided) = open(&embedded, target, case);
     let whole: String = one(&db, "pragma integrity_check");
     let counted: i64 = one(&db, "select rows from n");
     let rows: i64 = one(&db, "select count(*) from t where x > 0");
     let last: i64 = one(&db, "select coalesce(max(x), 0) from t where x > 0");
     let staying: i64 = one(&db, "select count(*) from t where x < 0");
-    let other: i64 = if way.work == Work::Pair { one(&db, "select rows from m") } else { rows };
+    let other: i64 = match case.work {
+        Work::Pair => one(&db, "select rows from m"),
+        // -1 where they are not of one commit.
+        Work::Scattered => one(&db, "select iif(min(rows) = max(rows), max(rows), -1) from p where x % 2 = 0"),
+        Work::Plain | Work::Turns => rows,
+    };
     drop((db, provided));
     embedded.close().map_err(|e| e.to_string())?;
     let agree = counted == rows && last == rows && other == rows && staying == STAYING;
     match (whole.as_str(), agree, (least..=least + 1).contains(&rows)) {
         ("ok", true, true) => Ok(amid),
         _ => Err(format!(
-            "{whole}; counted {counted}, rows {rows}, last {last}, of the other file {other}, staying {staying}, \
+            "{whole}; counted {counted}, rows {rows}, last {last}, elsewhere {other}, staying {staying}, \
              acknowledged {least}"
         )),
     }
 }
 
 /// Cuts: `WELDFS_SQLITE_CUTS` of them, evenly; else one at every event.
-fn every_cut(way: Way) {
+fn every_cut(case: Case) {
     let dir = tempfile::tempdir().unwrap();
-    let (recording, begun, acknowledged) = commit(way, dir.path());
+    let (recording, begun, acknowledged) = commit(case, dir.path());
     let end = recording.len();
     let wanted = std::env::var("WELDFS_SQLITE_CUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(u64::MAX);
     let stride = ((end - begun) / wanted).max(1);
@@ -174,48 +192,71 @@ fn every_cut(way: Way) {
         // Nothing of what was in flight, all of it, and a part that the seed draws.
         let seeds = if stride > 1 { vec![cut] } else { vec![0, 1, cut + 2] };
         for seed in seeds {
-            let done = judge(replayer.state(seed), way, least, &dir.path().join(TARGET));
-            let super_journal = done.unwrap_or_else(|e| panic!("{way:?}, cut at {cut} of {end}, seed {seed}: {e}"));
+            let done = judge(replayer.state(seed), case, least, &dir.path().join(TARGET));
+            let super_journal = done.unwrap_or_else(|e| panic!("{case:?}, cut at {cut} of {end}, seed {seed}: {e}"));
             amid += i32::from(super_journal);
             cuts += 1;
         }
     }
-    println!("{way:?}: {cuts} states of {} events, {amid} with a super-journal", end - begun);
-    assert_eq!(amid > 0, way.work == Work::Pair, "{way:?}: {amid} states with a super-journal");
+    println!("{case:?}: {cuts} states of {} events, {amid} with a super-journal", end - begun);
+    assert_eq!(amid > 0, case.work == Work::Pair, "{case:?}: {amid} states with a super-journal");
 }
 
 #[test]
 fn every_crash_of_commits_with_a_journal_leaves_whole_commits() {
     for journal in ["delete", "truncate", "persist"] {
-        every_cut(Way { journal, batch: false, model: CrashModel::Block, work: Work::Plain });
+        every_cut(Case { journal, way: Way::Written, model: CrashModel::Block, work: Work::Plain });
     }
-    every_cut(Way { journal: "delete", batch: false, model: CrashModel::Pmem, work: Work::Plain });
+    every_cut(Case { journal: "delete", way: Way::Written, model: CrashModel::Pmem, work: Work::Plain });
+}
+
+#[test]
+fn every_crash_of_commits_whose_journal_is_kept_leaves_whole_commits() {
+    for journal in ["delete", "truncate", "persist"] {
+        every_cut(Case { journal, way: Way::Kept, model: CrashModel::Block, work: Work::Plain });
+    }
+    every_cut(Case { journal: "delete", way: Way::Kept, model: CrashModel::Pmem, work: Work::Plain });
+}
+
+#[test]
+fn every_crash_of_commits_with_more_pages_than_wait_leaves_whole_commits() {
+    for way in [Way::Kept, Way::Batch] {
+        every_cut(Case { journal: "delete", way, model: CrashModel::Block, work: Work::Scattered });
+    }
 }
 
 #[test]
 fn every_crash_of_batch_commits_leaves_whole_commits() {
     for model in [CrashModel::Block, CrashModel::Pmem] {
-        every_cut(Way { journal: "delete", batch: true, model, work: Work::Plain });
+        every_cut(Case { journal: "delete", way: Way::Batch, model, work: Work::Plain });
     }
 }
 
 #[test]
 fn every_crash_of_commits_to_a_write_ahead_log_leaves_whole_commits() {
     for model in [CrashModel::Block, CrashModel::Pmem] {
-        every_cut(Way { journal: "wal", batch: true, model, work: Work::Plain });
+        every_cut(Case { journal: "wal", way: Way::Batch, model, work: Work::Plain });
     }
 }
 
 #[test]
 fn every_crash_among_rollbacks_savepoints_spilled_pages_and_a_vacuum_leaves_whole_commits() {
-    for (journal, batch) in [("delete", false), ("persist", false), ("delete", true), ("wal", true)] {
-        every_cut(Way { journal, batch, model: CrashModel::Block, work: Work::Turns });
+    let ways = [
+        ("delete", Way::Written),
+        ("persist", Way::Written),
+        ("delete", Way::Kept),
+        ("truncate", Way::Kept),
+        ("delete", Way::Batch),
+        ("wal", Way::Batch),
+    ];
+    for (journal, way) in ways {
+        every_cut(Case { journal, way, model: CrashModel::Block, work: Work::Turns });
     }
 }
 
 #[test]
 fn every_crash_of_commits_in_two_files_leaves_both_or_neither() {
-    for (journal, batch) in [("delete", false), ("truncate", false), ("delete", true)] {
-        every_cut(Way { journal, batch, model: CrashModel::Block, work: Work::Pair });
+    for (journal, way) in [("delete", Way::Kept), ("truncate", Way::Written), ("delete", Way::Batch)] {
+        every_cut(Case { journal, way, model: CrashModel::Block, work: Work::Pair });
     }
 }

@@ -8,8 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weldfs::{Client, SocketConnector};
+use weldfs_sqlite::Way;
 
-/// What a writer process is told, in its environment: the folder, its number, the journal mode, whether to batch.
+/// What a writer process is told, in its environment: the folder, its number, the journal mode, how commits are made.
 const WRITER: &str = "WELDFS_SQLITE_TEST_WRITER";
 
 /// A process that commits row after row (each of two statements) and notes what was acknowledged, until it is killed or
@@ -18,12 +19,12 @@ const WRITER: &str = "WELDFS_SQLITE_TEST_WRITER";
 #[ignore = "a process of the other tests"]
 fn writer() {
     let Ok(told) = std::env::var(WRITER) else { return };
-    let [dir, number, mode, batch] = told.split('|').collect::<Vec<_>>().try_into().unwrap();
+    let [dir, number, mode, way] = told.split('|').collect::<Vec<_>>().try_into().unwrap();
     let (dir, number): (PathBuf, i64) = (dir.into(), number.parse().unwrap());
     crate::rig::register();
     let socket = dir.join("d.img.sock");
     let client = Client::with(Arc::new(SocketConnector::new(&socket))).unwrap();
-    let _provided = weldfs_sqlite::provide(&socket, client, batch == "batch").unwrap();
+    let _provided = weldfs_sqlite::provide(&socket, client, named(way)).unwrap();
     let db = connect(&format!("{}:/a.db", socket.display())).unwrap();
     db.execute_batch(&format!("pragma journal_mode = {mode}; pragma synchronous = full; pragma cache_size = 5;"))
         .unwrap();
@@ -48,11 +49,15 @@ fn writer() {
     }
 }
 
-fn spawn(dir: &Path, number: i64, mode: &str, batch: bool) -> Child {
-    let batch = if batch { "batch" } else { "journal" };
+/// The way that is written so.
+fn named(way: &str) -> Way {
+    [Way::Batch, Way::Kept, Way::Written].into_iter().find(|known| format!("{known:?}") == way).unwrap()
+}
+
+fn spawn(dir: &Path, number: i64, mode: &str, way: Way) -> Child {
     let mut writer = Command::new(std::env::current_exe().unwrap());
     writer.args(["--exact", "kills::writer", "--ignored"]);
-    writer.env(WRITER, format!("{}|{number}|{mode}|{batch}", dir.display()));
+    writer.env(WRITER, format!("{}|{number}|{mode}|{way:?}", dir.display()));
     writer.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
 }
 
@@ -86,12 +91,18 @@ fn prepared(mode: &str) -> tempfile::TempDir {
     dir
 }
 
-const MODES: [(&str, bool); 4] = [("delete", true), ("delete", false), ("persist", false), ("wal", true)];
+const MODES: [(&str, Way); 5] = [
+    ("delete", Way::Batch),
+    ("delete", Way::Kept),
+    ("delete", Way::Written),
+    ("persist", Way::Written),
+    ("wal", Way::Batch),
+];
 
-fn round(kill: impl Fn(Served, [Child; 2]), mode: &str, batch: bool, what: &str) {
+fn round(kill: impl Fn(Served, [Child; 2]), mode: &str, way: Way, what: &str) {
     let dir = prepared(mode);
     let served = Served::start(dir.path());
-    let writers = [1, 2].map(|number| spawn(dir.path(), number, mode, batch));
+    let writers = [1, 2].map(|number| spawn(dir.path(), number, mode, way));
     let start = Instant::now();
     while acknowledged(dir.path(), 1) < 5 || acknowledged(dir.path(), 2) < 5 {
         assert!(start.elapsed() < PATIENCE, "{mode}: nothing is committed");
@@ -104,7 +115,7 @@ fn round(kill: impl Fn(Served, [Child; 2]), mode: &str, batch: bool, what: &str)
 
 #[test]
 fn a_killed_program_loses_no_acknowledged_commit() {
-    for (mode, batch) in MODES {
+    for (mode, way) in MODES {
         let kill = |served: Served, mut writers: [Child; 2]| {
             for writer in &mut writers {
                 writer.kill().unwrap();
@@ -114,13 +125,13 @@ fn a_killed_program_loses_no_acknowledged_commit() {
             }
             drop(served);
         };
-        round(kill, mode, batch, "programs killed");
+        round(kill, mode, way, "programs killed");
     }
 }
 
 #[test]
 fn one_of_two_programs_is_killed_and_the_other_goes_on() {
-    for (mode, batch) in [("delete", false), ("wal", true)] {
+    for (mode, way) in [("delete", Way::Kept), ("delete", Way::Written), ("wal", Way::Batch)] {
         let kill = |served: Served, mut writers: [Child; 2]| {
             let dir = served.socket().parent().unwrap().to_owned();
             writers[0].kill().unwrap();
@@ -134,13 +145,13 @@ fn one_of_two_programs_is_killed_and_the_other_goes_on() {
             writers[1].wait().unwrap();
             drop(served);
         };
-        round(kill, mode, batch, "one program killed");
+        round(kill, mode, way, "one program killed");
     }
 }
 
 #[test]
 fn a_killed_device_loses_no_acknowledged_commit() {
-    for (mode, batch) in MODES {
+    for (mode, way) in MODES {
         let kill = |served: Served, mut writers: [Child; 2]| {
             let dir = served.socket().parent().unwrap().to_owned();
             served.kill();
@@ -157,6 +168,6 @@ fn a_killed_device_loses_no_acknowledged_commit() {
                 assert_eq!(failed.as_deref().ok(), Some(&*ffi::SQLITE_IOERR.to_string()), "{mode}: writer {number}");
             }
         };
-        round(kill, mode, batch, "the device killed");
+        round(kill, mode, way, "the device killed");
     }
 }
