@@ -7,7 +7,7 @@ use crate::journal::Journal;
 use crate::pages::Pages;
 use std::collections::HashMap;
 use std::sync::Arc;
-use weldfs::{Client, Durability, Errno};
+use weldfs::{Client, Durability};
 use weldfs_locks::Mutex;
 
 /// See the module.
@@ -16,14 +16,32 @@ pub struct Commits(Mutex<HashMap<Vec<u8>, Commit>>);
 
 #[derive(Default)]
 struct Commit {
-    /// Rollback journals of it that are open: of the one connection that writes.
+    /// Rollback journals of it that are open: of the one connection that writes, idle ones, and those that others look
+    /// into.
     journals: Vec<Arc<Journal>>,
+    /// The journal that the writing connection has closed, and that is kept; that it is removed comes next.
+    closed: Option<Arc<Journal>>,
     /// Pages of that connection, which wait as long as the journal is kept.
     pages: Option<Arc<Pages>>,
-    /// Its journal was closed without ever having been a file; that it is removed comes next.
-    unmade: bool,
     /// Whether a sync of it was put off to what ends its journal.
     owed: bool,
+}
+
+impl Commit {
+    /// Journals of the transaction that goes on.
+    fn active(&self) -> impl Iterator<Item = &Arc<Journal>> {
+        self.journals.iter().filter(|journal| !journal.is_idle())
+    }
+
+    /// Whether there is one such journal, and it is kept.
+    fn is_kept(&self) -> bool {
+        let mut active = self.active();
+        active.next().is_some_and(|journal| journal.is_kept()) && active.next().is_none()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.journals.is_empty() && self.closed.is_none() && self.pages.is_none() && !self.owed
+    }
 }
 
 impl Commits {
@@ -31,14 +49,14 @@ impl Commits {
         let mut all = self.0.lock();
         if let Some(commit) = all.get_mut(database) {
             let out = f(commit);
-            if commit.journals.is_empty() && commit.pages.is_none() && !commit.unmade && !commit.owed {
+            if commit.is_idle() {
                 all.remove(database);
             }
             return out;
         }
         let mut commit = Commit::default();
         let out = f(&mut commit);
-        if !commit.journals.is_empty() || commit.owed {
+        if !commit.is_idle() {
             all.insert(database.to_vec(), commit);
         }
         out
@@ -50,29 +68,27 @@ impl Commits {
 
     /// A rollback journal of it was opened.
     pub fn journal_opened(&self, database: &[u8], journal: Arc<Journal>) {
-        self.change(database, |commit| {
+        // What is let go of may close a file: not under the lock.
+        drop(self.change(database, |commit| {
             commit.journals.push(journal);
-            commit.unmade = false;
-        });
+            commit.closed.take()
+        }));
     }
 
     /// A rollback journal of it was closed.
     pub fn journal_closed(&self, database: &[u8], journal: &Arc<Journal>) {
         self.change(database, |commit| {
             commit.journals.retain(|known| !Arc::ptr_eq(known, journal));
-            commit.unmade = journal.is_unmade();
+            if journal.is_kept() && !journal.is_idle() {
+                commit.closed = Some(journal.clone());
+            }
         });
     }
 
-    /// Whether its journal is kept: no page that this was true for is in the device.
-    fn is_kept(commit: &Commit) -> bool {
-        matches!(&commit.journals[..], [journal] if journal.is_kept())
-    }
-
-    /// Whether a page that the connection with these writes may wait with its journal.
+    /// Whether a page that the connection with these writes may wait: its journal is kept.
     pub fn holds(&self, database: &[u8], pages: &Arc<Pages>) -> bool {
         let mut all = self.0.lock();
-        let Some(commit) = all.get_mut(database).filter(|commit| Commits::is_kept(commit)) else { return false };
+        let Some(commit) = all.get_mut(database).filter(|commit| commit.is_kept()) else { return false };
         if !commit.pages.as_ref().is_some_and(|known| Arc::ptr_eq(known, pages)) {
             commit.pages = Some(pages.clone());
         }
@@ -81,54 +97,65 @@ impl Commits {
 
     /// Whether its journal is kept.
     pub fn keeps(&self, database: &[u8]) -> bool {
-        self.look(database, Commits::is_kept)
+        self.look(database, Commit::is_kept)
+    }
+
+    /// Whether a journal is open for the transaction that goes on.
+    pub fn has_journal(&self, database: &[u8]) -> bool {
+        self.look(database, |commit| commit.active().next().is_some())
     }
 
     /// Before anything else is done to the database: what is in its journal is in the device, and the pages that waited
-    /// with that after it.
+    /// with that after it. An error in the first leaves them waiting.
     pub fn send(&self, client: &Client, database: &[u8]) -> Done {
-        let (journals, pages) = self.look(database, |commit| (commit.journals.clone(), commit.pages.clone()));
+        let (mut journals, closed, pages) = self.look(database, |commit| {
+            (commit.active().cloned().collect::<Vec<_>>(), commit.closed.clone(), commit.pages.clone())
+        });
+        if pages.as_ref().is_some_and(|pages| !pages.is_empty()) {
+            journals.extend(closed);
+        }
         journals.iter().try_for_each(|journal| journal.send(client))?;
         let sent = pages.map_or(Ok(()), |pages| pages.write());
         sent.map_err(|e| Fault::of(code::IOERR_WRITE, e, || shown("write", database)))
     }
 
     /// Before its journal is ended: pages that no sync has asked for are there, all or none.
-    pub fn finish(&self, database: &[u8], code: i32) -> Done {
+    pub fn finish(&self, client: &Client, database: &[u8]) -> Done {
         let Some(pages) = self.look(database, |commit| commit.pages.clone()) else { return Ok(()) };
         if pages.is_empty() {
             return Ok(());
         }
-        let failed = |e| Fault::of(code, e, || shown("commit", database));
-        match pages.commit(Durability::Volatile).map_err(failed)? {
+        let done = pages.commit(Durability::Volatile);
+        match done.map_err(|e| Fault::of(code::IOERR_WRITE, e, || shown("commit", database)))? {
             true => Ok(()),
-            // There is no journal any more that could take them another way.
-            false => {
-                drop(pages.take());
-                Err(Fault::of(code::IOERR_WRITE, Errno::NOSPC, || shown("commit", database)))
-            }
+            false => self.send(client, database),
         }
     }
 
-    /// Whether the journal that is removed now was never made.
-    pub fn was_unmade(&self, database: &[u8]) -> bool {
-        self.change(database, |commit| std::mem::take(&mut commit.unmade))
+    /// The kept journal that was closed: it is removed now, or will not be.
+    pub fn take_closed(&self, database: &[u8]) -> Option<Arc<Journal>> {
+        self.change(database, |commit| commit.closed.take())
     }
 
-    /// Its connection has nothing to itself any more. What waits is of a transaction that failed.
-    pub fn over(&self, database: &[u8]) {
-        let pages = self.change(database, |commit| {
-            commit.unmade = false;
-            commit.pages.take()
-        });
-        drop(pages.map(|pages| pages.take()));
+    /// The connection with these pages does not write any more. What waits is of a transaction that failed; others may
+    /// make a journal before a journal that is open is used again.
+    pub fn over(&self, database: &[u8], pages: &Arc<Pages>) {
+        let ends = |commit: &mut Commit| {
+            let mine = commit.pages.as_ref().is_none_or(|known| Arc::ptr_eq(known, pages));
+            mine.then(|| {
+                commit.journals.iter().for_each(|journal| journal.rest());
+                (commit.pages.take(), commit.closed.take())
+            })
+        };
+        drop(self.change(database, ends));
+        drop(pages.take());
     }
 
     /// Puts a sync off, if there is a journal whose end will make up for it. That one is owed from before, of a journal
     /// whose end failed, is no reason to.
     pub fn put_off(&self, database: &[u8]) -> bool {
         self.change(database, |commit| {
-            let put_off = !commit.journals.is_empty() && !Commits::is_kept(commit);
+            let put_off = commit.active().next().is_some() && !commit.is_kept();
             commit.owed |= put_off;
             put_off
         })
@@ -161,7 +188,7 @@ mod tests {
         let embedded = Embedded::open(&Source::Ram(64 << 20), DeviceConfig::default()).unwrap();
         let client = Client::with(Arc::new(embedded)).unwrap();
         let name = Name { target: "d.img".into(), path: b"/a.db-journal".to_vec() };
-        let journal = Arc::new(Journal::of(name, client.create("/a.db-journal").unwrap(), 0, false));
+        let journal = Arc::new(Journal::of(name, 0, client.create("/a.db-journal").unwrap(), 0, false));
         let commits = Commits::default();
         assert!(!commits.put_off(b"/a.db"), "there is no journal");
         commits.journal_opened(b"/a.db", journal.clone());

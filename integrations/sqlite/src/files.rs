@@ -20,10 +20,14 @@ const TYPE_BITS: u32 = 0o170_000;
 const SYMLINK: u32 = 0o120_000;
 const REGULAR: u32 = 0o100_000;
 
+/// What SQLite names: what [`full_name`] gave, or a name in a journal, which was such a one.
 fn named(text: &[u8], code: c_int) -> Done<Name> {
-    let default = std::env::var_os(TARGET_VARIABLE);
     let bad = |why| Fault::said(code, format!("{}: {why}", String::from_utf8_lossy(text)));
-    Name::parse(text, default.as_deref()).map(Name::absolute).map_err(bad)
+    let name = match Name::parse(text, None) {
+        Ok(name) => name,
+        Err(_) => Name::parse(text, std::env::var_os(TARGET_VARIABLE).as_deref()).map_err(bad)?,
+    };
+    Ok(if name.target.is_absolute() { name } else { name.absolute() })
 }
 
 /// Opens what SQLite names, or a temporary file; the flags that it was opened with come back.
@@ -61,8 +65,8 @@ pub fn delete(text: &[u8], durable: bool) -> Done {
     let client = device.client()?;
     let database = name.path.strip_suffix(b"-journal");
     if let Some(database) = database {
-        device.commits.finish(database, code::IOERR_DELETE)?;
-        if device.commits.was_unmade(database) {
+        device.commits.finish(client, database)?;
+        if device.commits.take_closed(database).is_some_and(|journal| journal.is_unmade()) {
             return Ok(());
         }
     }
@@ -102,7 +106,7 @@ pub fn access(text: &[u8], what: c_int) -> Done<bool> {
 /// The one name of a file, and whether symbolic links led to it: its journal must be found by whatever name it is
 /// opened next.
 pub fn full_name(text: &[u8]) -> Done<(Vec<u8>, bool)> {
-    let mut name = named(text, code::CANTOPEN_FULLPATH)?;
+    let mut name = named(text, code::CANTOPEN_FULLPATH)?.absolute();
     let device = attached(&name.target, For::Name)?;
     let raw = device.client()?.raw();
     let mut left: Vec<Vec<u8>> = parts(&name.path);

@@ -1,8 +1,8 @@
 //! A rollback journal, or the end of one, that is not in the device yet.
 //!
 //! SQLite appends to a journal in small pieces, three for a page. Nothing but the order against the database counts:
-//! the journal must be in the device before the first page that it is for is written there. As long as no page is, it
-//! stays here as a whole, and its file is not even made ("kept"). After that what is appended is held back until the
+//! the journal must be in the device before the first page that it is for is written there. As long as none has to be,
+//! it stays here as a whole, and its file is not even made ("kept"). After that what is appended is held back until the
 //! next page, and sent as one write. What is lost with a program that is killed before that is the journal of a
 //! database that was not touched.
 
@@ -12,7 +12,8 @@ use crate::making;
 use crate::name::Name;
 use std::ffi::c_int;
 use std::io;
-use weldfs::{Client, File};
+use std::sync::atomic::{AtomicBool, Ordering};
+use weldfs::{Client, Errno, File, Handle};
 use weldfs_ciscops::limits::{ATOMIC_WRITE_MAX, TXN_BYTES_MAX};
 use weldfs_locks::Mutex;
 
@@ -28,14 +29,20 @@ pub struct Journal {
     name: Name,
     /// SQLite's, to make the file with.
     flags: c_int,
+    /// It may be kept at all.
+    keep: bool,
+    /// Nothing of it is in the device, where its file, if there is one, is empty: what is here is all of it. Changed
+    /// under the lock of `inner`.
+    kept: AtomicBool,
+    /// The connection that has it open holds nothing to itself: others may have made one of this name, or removed it.
+    idle: AtomicBool,
     inner: Mutex<Inner>,
 }
 
 struct Inner {
-    /// None while it is not made.
     file: Option<File>,
-    /// Nothing of it is in the device, where its file, if there is one, is empty: `bytes` is all of it.
-    kept: bool,
+    /// The device has a file of this name, as far as this knows.
+    made: bool,
     /// Where the bytes held back begin: the file's end in the device.
     start: u64,
     bytes: Vec<u8>,
@@ -44,41 +51,52 @@ struct Inner {
 }
 
 impl Journal {
-    /// One that has no file.
+    /// One that has no file, and may be kept.
     pub fn unmade(name: Name, flags: c_int) -> Journal {
         Journal::over(name, flags, None, 0, true)
     }
 
     /// Of an open file of this size; `keep`: it may stay here as a whole while that is 0.
-    pub fn of(name: Name, file: File, size: u64, keep: bool) -> Journal {
-        Journal::over(name, 0, Some(file), size, keep && size == 0)
+    pub fn of(name: Name, flags: c_int, file: File, size: u64, keep: bool) -> Journal {
+        Journal::over(name, flags, Some(file), size, keep)
     }
 
-    fn over(name: Name, flags: c_int, file: Option<File>, start: u64, kept: bool) -> Journal {
-        let bytes = Vec::with_capacity(USUAL);
-        Journal { name, flags, inner: Mutex::new(Inner { file, kept, start, bytes, dirty: false }) }
+    fn over(name: Name, flags: c_int, file: Option<File>, start: u64, keep: bool) -> Journal {
+        let (kept, idle) = (AtomicBool::new(keep && start == 0), AtomicBool::new(false));
+        let (made, bytes) = (file.is_some(), Vec::with_capacity(USUAL));
+        Journal { name, flags, keep, kept, idle, inner: Mutex::new(Inner { file, made, start, bytes, dirty: false }) }
     }
 
-    /// All of it is here, and no page of its database that was written since it was begun is in the device.
+    /// All of it is here.
     pub fn is_kept(&self) -> bool {
-        self.inner.lock().kept
+        self.kept.load(Ordering::Acquire)
     }
 
     /// There is no file.
     pub fn is_unmade(&self) -> bool {
-        self.inner.lock().file.is_none()
+        !self.inner.lock().made
+    }
+
+    /// It is of no transaction.
+    pub fn is_idle(&self) -> bool {
+        self.idle.load(Ordering::Acquire)
+    }
+
+    /// Its transaction is over; see `idle`.
+    pub fn rest(&self) {
+        self.idle.store(true, Ordering::Release);
     }
 
     /// Whether a write that ends here leaves a journal kept that is.
     pub fn takes(&self, end: u64) -> bool {
-        !self.inner.lock().kept || end <= KEPT_MOST
+        !self.is_kept() || end <= KEPT_MOST
     }
 
     /// Reads; how many bytes there were.
     pub fn read(&self, room: &mut [u8], at: u64) -> io::Result<usize> {
         let inner = self.inner.lock();
         let n = match &inner.file {
-            Some(file) if !inner.kept => file.read_at(&mut *room, at)?,
+            Some(file) if !self.is_kept() => file.read_at(&mut *room, at)?,
             _ => 0,
         };
         Ok(inner.lay_over(room, at, n))
@@ -87,12 +105,14 @@ impl Journal {
     /// Writes, now or later. A failure leaves what was held back held back.
     pub fn write(&self, client: &Client, data: &[u8], at: u64) -> Done {
         let mut inner = self.inner.lock();
-        let end = at.saturating_add(data.len() as u64);
-        if inner.kept && end <= KEPT_MOST {
+        if at == 0 && self.is_idle() {
+            self.look_again(&mut inner, client)?;
+        }
+        if self.is_kept() && at.saturating_add(data.len() as u64) <= KEPT_MOST {
             inner.put(data, at as usize);
             return Ok(());
         }
-        if !inner.kept && at == inner.end() && data.len() <= MOST {
+        if !self.is_kept() && at == inner.end() && data.len() <= MOST {
             if inner.bytes.len() + data.len() > MOST {
                 self.send_in(&mut inner, client)?;
             }
@@ -100,49 +120,90 @@ impl Journal {
             return Ok(());
         }
         // What overwrites (a head that is zeroed to end a commit) does so at once.
-        self.send_in(&mut inner, client)?;
-        let file = inner.made()?;
-        file.write_all_at(data, at).map_err(|e| self.failed(code::IOERR_WRITE, e))?;
-        (inner.start, inner.dirty) = (inner.start.max(end), true);
+        self.write_in(&mut inner, client, data, at)
+    }
+
+    /// Writes to the device at once, behind everything that was held back.
+    pub fn write_now(&self, client: &Client, data: &[u8], at: u64) -> Done {
+        self.write_in(&mut self.inner.lock(), client, data, at)
+    }
+
+    fn write_in(&self, inner: &mut Inner, client: &Client, data: &[u8], at: u64) -> Done {
+        self.send_in(inner, client)?;
+        inner.dirty = true;
+        inner.file()?.write_all_at(data, at).map_err(|e| self.failed(code::IOERR_WRITE, e))?;
+        inner.start = inner.start.max(at.saturating_add(data.len() as u64));
         Ok(())
     }
 
-    /// All of it is in the device, not necessarily durable.
+    /// A journal that has rested is used again: what has its name now is what goes on.
+    fn look_again(&self, inner: &mut Inner, client: &Client) -> Done {
+        let (found, size) = match client.raw().statat(Handle::ROOT, &self.name.path, false) {
+            Err(Errno::NOENT) => (None, 0),
+            _ => {
+                let file = self.open(client)?;
+                let size = file.metadata().map_err(|e| self.failed(code::IOERR_WRITE, e))?.len();
+                (Some(file), size)
+            }
+        };
+        *inner =
+            Inner { made: found.is_some(), file: found, start: size, bytes: Vec::with_capacity(USUAL), dirty: false };
+        self.kept.store(self.keep && size == 0, Ordering::Release);
+        self.idle.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// In the middle of a write: a failure has a code that SQLite expects of that.
+    fn open(&self, client: &Client) -> Done<File> {
+        let opened = making::open(client, &self.name, self.flags | code::OPEN_CREATE);
+        opened.map(|(file, _)| file).map_err(|e| self.failed(code::IOERR_WRITE, io::Error::from_raw_os_error(e.errno)))
+    }
+
+    /// All of it is in the device, not necessarily durable. One that is kept and has ended, or not begun (its head is
+    /// zeroed, or not there), stays here: there is nothing that it would undo.
     pub fn send(&self, client: &Client) -> Done {
-        self.send_in(&mut self.inner.lock(), client)
+        let mut inner = self.inner.lock();
+        if self.is_kept() && inner.bytes.first().is_none_or(|first| *first == 0) {
+            return Ok(());
+        }
+        self.send_in(&mut inner, client)
     }
 
     fn send_in(&self, inner: &mut Inner, client: &Client) -> Done {
         if inner.file.is_none() {
-            let made = making::open(client, &self.name, self.flags);
-            // In the middle of a write: a code that SQLite expects of that.
-            let failed = |e: Fault| self.failed(code::IOERR_WRITE, io::Error::from_raw_os_error(e.errno));
-            inner.file = Some(made.map_err(failed)?.0);
+            inner.file = Some(self.open(client)?);
+            inner.made = true;
         }
         if !inner.bytes.is_empty() {
             inner.dirty = true;
-            let sent = inner.made()?.write_all_at(&inner.bytes, inner.start);
-            sent.map_err(|e| self.failed(code::IOERR_WRITE, e))?;
+            let file = inner.file()?;
+            if let Err(e) = file.write_all_at(&inner.bytes, inner.start) {
+                // A part of it must not outlive the transaction that it was to undo.
+                if self.is_kept() && file.set_len(0).is_err() {
+                    self.kept.store(false, Ordering::Release);
+                }
+                return Err(self.failed(code::IOERR_WRITE, e));
+            }
             inner.start = inner.end();
             inner.bytes.clear();
         }
-        inner.kept = false;
+        self.kept.store(false, Ordering::Release);
         Ok(())
     }
 
     /// Sets the size; of what is held back behind it nothing is left.
     pub fn truncate(&self, client: &Client, size: u64) -> Done {
         let mut inner = self.inner.lock();
-        if inner.kept && size <= KEPT_MOST {
+        if self.is_kept() && size <= KEPT_MOST {
             inner.bytes.resize(size as usize, 0);
             return Ok(());
         }
-        if inner.kept || size > inner.start {
+        if self.is_kept() || size > inner.start {
             self.send_in(&mut inner, client)?;
         }
         inner.dirty = true;
-        inner.made()?.set_len(size).map_err(|e| self.failed(code::IOERR_TRUNCATE, e))?;
-        (inner.start, inner.kept) = (size, false);
+        inner.file()?.set_len(size).map_err(|e| self.failed(code::IOERR_TRUNCATE, e))?;
+        inner.start = size;
         inner.bytes.clear();
         Ok(())
     }
@@ -150,15 +211,16 @@ impl Journal {
     /// Everything completed in the device is durable.
     pub fn sync(&self) -> Done {
         let mut inner = self.inner.lock();
-        inner.made()?.sync_data().map_err(|e| self.failed(code::IOERR_FSYNC, e))?;
+        inner.file()?.sync_data().map_err(|e| self.failed(code::IOERR_FSYNC, e))?;
         inner.dirty = false;
         Ok(())
     }
 
     /// It is empty and durable so: it may be kept again.
     pub fn keep(&self) {
-        let mut inner = self.inner.lock();
-        inner.kept = inner.start == 0 && inner.bytes.is_empty() && !inner.dirty;
+        let inner = self.inner.lock();
+        let empty = inner.start == 0 && inner.bytes.is_empty() && !inner.dirty;
+        self.kept.store(self.keep && empty, Ordering::Release);
     }
 
     /// Bytes, with what is held back.
@@ -177,7 +239,7 @@ impl Journal {
 }
 
 impl Inner {
-    fn made(&self) -> Done<&File> {
+    fn file(&self) -> Done<&File> {
         self.file.as_ref().ok_or_else(|| Fault::quiet(code::IOERR))
     }
 

@@ -7,6 +7,7 @@
 use crate::atomic::Gathered;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use weldfs::{Durability, Errno, File};
 use weldfs_locks::Mutex;
 
@@ -14,19 +15,32 @@ use weldfs_locks::Mutex;
 pub struct Pages {
     file: Arc<File>,
     waiting: Mutex<Gathered>,
+    /// The device had no room for their journal. SQLite undoes what it wrote then, which needs none: what waits is
+    /// taken back page by page.
+    undone: AtomicBool,
 }
 
 impl Pages {
     /// Of an open database.
     pub fn new(file: Arc<File>) -> Pages {
-        Pages { file, waiting: Mutex::default() }
+        Pages { file, waiting: Mutex::default(), undone: AtomicBool::new(false) }
     }
 
-    /// Adds a write; whether they still fit one command.
+    /// Adds a write, if it fits one command with the others; whether it does.
     pub fn push(&self, at: u64, data: &[u8]) -> bool {
-        let mut waiting = self.waiting.lock();
-        waiting.push(at, data);
-        !waiting.is_too_big()
+        if self.undone.load(Ordering::Relaxed) {
+            let mut there = vec![0; data.len()];
+            if self.file.read_at(&mut there[..], at).is_ok_and(|n| n == data.len() && there == data) {
+                self.waiting.lock().remove(at, data.len());
+                return true;
+            }
+        }
+        self.waiting.lock().push_if_it_fits(at, data)
+    }
+
+    /// They could not be sent; see `undone`.
+    pub fn undo(&self) {
+        self.undone.store(true, Ordering::Relaxed);
     }
 
     /// None waits.
@@ -37,6 +51,17 @@ impl Pages {
     /// Where the file ends once they are there, if it ends here now.
     pub fn end(&self, size: u64) -> u64 {
         self.waiting.lock().end(size)
+    }
+
+    /// Cuts them at a size, if the file, of which the device has no more than that, ends there with them; whether it
+    /// does.
+    pub fn cut(&self, size: u64, there: u64) -> bool {
+        let mut waiting = self.waiting.lock();
+        let ends = there == size || waiting.reaches(size);
+        if ends {
+            waiting.cut(size);
+        }
+        ends
     }
 
     /// Puts them over what was read from `at`, of which `n` bytes were there; how many are there with them.
@@ -56,17 +81,17 @@ impl Pages {
     pub fn commit(&self, durability: Durability) -> Result<bool, Errno> {
         let pages = self.take();
         match pages.commit(&self.file, durability) {
-            Ok(()) => Ok(true),
-            Err(Errno::TOOBIG | Errno::NOSPC | Errno::DQUOT | Errno::NOMEM | Errno::MFILE) => {
-                *self.waiting.lock() = pages;
-                Ok(false)
-            }
-            Err(e) => Err(e),
+            Ok(()) => return Ok(true),
+            Err(Errno::TOOBIG | Errno::NOSPC | Errno::DQUOT | Errno::NOMEM | Errno::MFILE) => {}
+            Err(e) => return Err(e),
         }
+        *self.waiting.lock() = pages;
+        Ok(false)
     }
 
     /// Forgets them, of a transaction that is over; they come back.
     pub fn take(&self) -> Gathered {
+        self.undone.store(false, Ordering::Relaxed);
         std::mem::take(&mut *self.waiting.lock())
     }
 }

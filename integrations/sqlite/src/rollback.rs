@@ -11,6 +11,10 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use weldfs::{AccessMask, Client, Errno, Handle};
 
+/// What a journal begins with, and what ends the name of a super-journal in one (SQLite's file format, "The Rollback
+/// Journal"). Only the latter is a write by itself.
+const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+
 /// See the module.
 pub struct Rollback {
     journal: Arc<Journal>,
@@ -23,7 +27,7 @@ pub struct Rollback {
 /// Opens one, or makes it: as a file only where it is none of a database that may be kept (see `journal`).
 pub fn open(device: Arc<Device>, name: Name, flags: c_int) -> Done<(Rollback, c_int)> {
     let client = device.client()?;
-    let keep = device.way != Way::Written;
+    let keep = device.way != Way::Written && database_of(&name.path).is_some();
     let plain = flags & (code::OPEN_EXCLUSIVE | code::OPEN_DELETEONCLOSE) == 0;
     let makes = plain && flags & code::OPEN_CREATE != 0 && flags & code::OPEN_READWRITE != 0;
     let (journal, flags) = if keep && makes && could_be_made(client, &name) {
@@ -35,7 +39,7 @@ pub fn open(device: Arc<Device>, name: Name, flags: c_int) -> Done<(Rollback, c_
             false => file.metadata().map_err(|e| Fault::of(code::CANTOPEN, e, || name.to_string()))?.len(),
         };
         let keep = keep && plain && flags & code::OPEN_READWRITE != 0;
-        (Journal::of(name.clone(), file, size, keep), flags)
+        (Journal::of(name.clone(), flags, file, size, keep), flags)
     };
     let journal = Arc::new(journal);
     if let Some(db) = database_of(&name.path) {
@@ -75,12 +79,22 @@ impl Io for Rollback {
     fn write(&mut self, data: &[u8], at: u64) -> Done {
         let client = self.device.client()?;
         self.settled = false;
+        if at > 0 && data == MAGIC {
+            // It names a super-journal now, which is looked up by that name, and by other connections: it is a file
+            // from here on, with all that is before. Without this last piece it is the journal of this database alone.
+            self.device.commits.send(client, self.database())?;
+            return self.journal.write_now(client, data, at);
+        }
         if at == 0 {
             // A head over one that was there ends a transaction, whose pages may wait where none of them is synced.
-            self.device.commits.finish(self.database(), code::IOERR_WRITE)?;
+            self.device.commits.finish(client, self.database())?;
         }
         if !self.journal.takes(at.saturating_add(data.len() as u64)) {
             self.device.commits.send(client, self.database())?;
+        }
+        if self.database().is_empty() {
+            // Under another name (a SQLite with names of 8 and 3 letters): no database is known that it must precede.
+            return self.journal.write_now(client, data, at);
         }
         self.journal.write(client, data, at)
     }
@@ -88,7 +102,9 @@ impl Io for Rollback {
     fn truncate(&mut self, size: u64) -> Done {
         let client = self.device.client()?;
         self.settled = false;
-        self.device.commits.finish(self.database(), code::IOERR_TRUNCATE)?;
+        if size == 0 {
+            self.device.commits.finish(client, self.database())?;
+        }
         self.journal.truncate(client, size)?;
         // One that is cut ends a commit as one that is removed does.
         if self.device.commits.owed(self.database()) && !self.journal.is_kept() {
@@ -104,7 +120,7 @@ impl Io for Rollback {
         Ok(self.journal.size())
     }
 
-    /// Of one that is kept there is nothing to be made durable: no page that it could undo is in the device.
+    /// Of one that is kept there is nothing to be made durable: the device has no page that it would have to undo.
     fn sync(&mut self) -> Done {
         let client = self.device.client()?;
         if self.settled || self.journal.is_kept() {
@@ -152,5 +168,43 @@ impl Io for Rollback {
     fn characteristics(&self) -> c_int {
         let order = code::IOCAP_SAFE_APPEND | code::IOCAP_SEQUENTIAL;
         code::IOCAP_ATOMIC_512_TO_64K | order | code::IOCAP_POWERSAFE_OVERWRITE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weldfs_kernel_shim::{Embedded, Source};
+    use weldfs_storagefs::device::DeviceConfig;
+
+    fn opened(path: &str) -> (Client, Rollback) {
+        let embedded = Embedded::open(&Source::Ram(64 << 20), DeviceConfig::default()).unwrap();
+        let client = Client::with(Arc::new(embedded)).unwrap();
+        let device = Arc::new(Device::over(client.clone(), Way::Kept).unwrap());
+        let name = Name { target: "d.img".into(), path: path.as_bytes().to_vec() };
+        let flags = code::OPEN_READWRITE | code::OPEN_CREATE | code::OPEN_MAIN_JOURNAL;
+        (client, open(device, name, flags).unwrap().0)
+    }
+
+    #[test]
+    fn a_journal_of_no_known_database_is_in_the_device_at_once() {
+        for (path, there) in [("/a.nal", true), ("/a.db-journal", false)] {
+            let (client, mut journal) = opened(path);
+            journal.write(&[MAGIC[0]; 512], 0).unwrap();
+            journal.write(&[1; 4], 512).unwrap();
+            let size = client.metadata(path).map_or(0, |meta| meta.len());
+            assert_eq!(size, if there { 516 } else { 0 }, "{path}");
+            assert_eq!(journal.size().unwrap(), 516, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_super_journal_makes_a_file_of_it() {
+        let (client, mut journal) = opened("/a.db-journal");
+        journal.write(&[MAGIC[0]; 512], 0).unwrap();
+        journal.write(b"/a.db-mj01234567", 516).unwrap();
+        assert!(client.metadata("/a.db-journal").is_err());
+        journal.write(&MAGIC, 540).unwrap();
+        assert_eq!(client.read("/a.db-journal").unwrap()[540..], MAGIC);
     }
 }

@@ -47,6 +47,8 @@ pub struct Stored {
     ino: u64,
     kind: Kind,
     level: Level,
+    /// It has been the one that may write since it last had no more than a lock to read.
+    writes: bool,
     /// The writes of a commit that is one command.
     gathered: Option<Gathered>,
     /// Nothing was written through this since all of it was made durable by itself.
@@ -108,6 +110,7 @@ impl Stored {
             ino,
             kind,
             level: Level::None,
+            writes: false,
             gathered: None,
             settled: false,
             alone: false,
@@ -141,9 +144,32 @@ impl Stored {
     /// Before the database changes or is synced: its journal is in the device, and pages that waited with that.
     fn journal_first(&self) -> Done {
         match self.kind {
-            Kind::Database => self.device.commits.send(self.device.client()?, &self.name.path),
+            Kind::Database => {
+                let sent = self.device.commits.send(self.device.client()?, &self.name.path);
+                sent.inspect_err(|_| self.pages.iter().for_each(|pages| pages.undo()))
+            }
             _ => Ok(()),
         }
+    }
+
+    /// Before it lets others write. What still waits is of a transaction that failed; the device has nothing of it.
+    fn end_writing(&mut self) {
+        if let Some(pages) = self.pages.as_ref().filter(|_| self.writes) {
+            self.device.commits.over(&self.name.path, pages);
+        }
+        self.writes = false;
+    }
+
+    /// Forgets what waits where no journal is open that could undo it: of a transaction that failed, in a connection
+    /// that does not let others write.
+    fn forget_failed(&self) -> Done {
+        self.device.client()?;
+        if let Some(pages) = self.pages.as_ref().filter(|_| self.waits())
+            && !self.device.commits.has_journal(&self.name.path)
+        {
+            drop((pages.take(), self.device.commits.take_closed(&self.name.path)));
+        }
+        Ok(())
     }
 
     /// Pages of it wait with its journal.
@@ -151,26 +177,27 @@ impl Stored {
         self.pages.as_ref().is_some_and(|pages| !pages.is_empty())
     }
 
-    /// Whether a write waits with the journal, which it does while that is kept.
+    /// Whether a write waits with the journal, which it does while that is kept, and all of them fit one command.
     fn waited(&mut self, data: &[u8], at: u64) -> Done<bool> {
         let Some(pages) = self.pages.as_ref().filter(|_| self.level == Level::Exclusive && self.shared.is_none())
         else {
             return Ok(false);
         };
         self.device.client()?;
-        if !self.device.commits.holds(&self.name.path, pages) {
-            return Ok(false);
-        }
-        if !pages.push(at, data) {
-            self.journal_first()?;
-        }
-        Ok(true)
+        Ok(self.device.commits.holds(&self.name.path, pages) && pages.push(at, data))
     }
 
-    /// The sync of a commit of this database alone, whose journal is kept: whether all of it became one command. Nothing
+    /// Whether it is enough to cut what waits: the file ends there, or before.
+    fn cut_waiting(&self, size: u64) -> Done<bool> {
+        let Some(pages) = self.pages.as_ref().filter(|_| self.waits()) else { return Ok(false) };
+        let there = self.file()?.metadata().map_err(|e| self.failed(code::IOERR_FSTAT, e, "the size of"))?.len();
+        Ok(there <= size && pages.cut(size, there))
+    }
+
+    /// The sync of a commit of this database alone, whose journal is kept: whether all became one command. Nothing
     /// of it needs that journal any more.
     fn commit_waiting(&mut self) -> Done<bool> {
-        let Some(pages) = self.pages.as_ref().filter(|pages| !pages.is_empty()) else { return Ok(false) };
+        let Some(pages) = self.pages.as_ref().filter(|_| self.waits()) else { return Ok(false) };
         if !self.device.commits.keeps(&self.name.path) {
             return Ok(false);
         }
@@ -179,13 +206,26 @@ impl Stored {
         if done {
             self.settled = true;
             self.device.commits.settled(&self.name.path);
+            self.grow_in_chunks();
         }
         Ok(done)
     }
 
+    /// What is behind the pages that SQLite counts has no meaning (its file format, "In-header database size"), as long
+    /// as there is a page. That there is no room for it is no failure of what asks for it.
+    fn grow_in_chunks(&self) {
+        if self.chunk > 0
+            && let Some(file) = &self.file
+            && let Ok(len) = file.metadata().map(|meta| meta.len())
+            && len.next_multiple_of(self.chunk) > len
+        {
+            let _ = file.set_len(len.next_multiple_of(self.chunk));
+        }
+    }
+
     /// Makes good for a sync that was put off.
     fn pay(&mut self) -> Done {
-        if self.kind == Kind::Database && self.device.commits.owed(&self.name.path) {
+        if self.writes && self.device.commits.owed(&self.name.path) {
             self.file()?.sync_data().map_err(|e| self.failed(code::IOERR_FSYNC, e, "sync"))?;
             self.device.commits.settled(&self.name.path);
         }
@@ -194,8 +234,8 @@ impl Stored {
 
     fn grow(&mut self, hint: i64) -> Done<c_int> {
         let hint = u64::try_from(hint).unwrap_or(0);
-        // A hint is not worth the journal.
-        if self.chunk > 0 && !self.waits() && hint > self.size()? {
+        // With a journal that is kept the file grows behind its commit: nothing could cut it off again.
+        if self.chunk > 0 && !self.device.commits.keeps(&self.name.path) && hint > self.size()? {
             self.settled = false;
             self.truncate(hint)?;
         }
@@ -239,6 +279,7 @@ fn kept(now: &mut c_int, new: c_int) -> c_int {
 impl Io for Stored {
     fn read(&mut self, room: &mut [u8], at: u64) -> Done<usize> {
         let len = room.len();
+        self.forget_failed()?;
         self.frames_first(|frames, file| frames.send_for(file, at, len))?;
         let n = self.file()?.read_at(&mut *room, at).map_err(|e| self.failed(code::IOERR_READ, e, "read"))?;
         Ok(match (&self.gathered, &self.pages) {
@@ -254,6 +295,7 @@ impl Io for Stored {
             return Ok(());
         }
         self.settled = false;
+        self.forget_failed()?;
         if self.waited(data, at)? {
             return Ok(());
         }
@@ -270,12 +312,17 @@ impl Io for Stored {
     fn truncate(&mut self, size: u64) -> Done {
         let size = if self.chunk > 0 { size.next_multiple_of(self.chunk) } else { size };
         self.settled = false;
+        self.forget_failed()?;
         self.frames_first(Frames::cut)?;
+        if self.cut_waiting(size)? {
+            return Ok(());
+        }
         self.journal_first()?;
         self.file()?.set_len(size).map_err(|e| self.failed(code::IOERR_TRUNCATE, e, "truncate"))
     }
 
     fn size(&mut self) -> Done<u64> {
+        self.forget_failed()?;
         self.frames_first(Frames::send)?;
         let meta = self.file()?.metadata().map_err(|e| self.failed(code::IOERR_FSTAT, e, "the size of"))?;
         Ok(match (&self.gathered, &self.pages) {
@@ -291,6 +338,7 @@ impl Io for Stored {
     fn sync(&mut self) -> Done {
         let alone = std::mem::take(&mut self.alone);
         self.device.client()?;
+        self.forget_failed()?;
         let settled = self.frames.as_mut().map_or(self.settled, Frames::sync);
         if settled {
             return Ok(());
@@ -299,7 +347,10 @@ impl Io for Stored {
         if alone && self.commit_waiting()? {
             return Ok(());
         }
-        self.journal_first()?;
+        // A journal that is kept undoes what waits, and nothing else.
+        if self.waits() || !self.device.commits.keeps(&self.name.path) {
+            self.journal_first()?;
+        }
         let rollback = self.kind == Kind::Database && self.level == Level::Exclusive && self.shared.is_none();
         if alone && rollback && self.device.commits.put_off(&self.name.path) {
             return Ok(());
@@ -317,11 +368,9 @@ impl Io for Stored {
             std::mem::forget(self);
             return Ok(());
         }
-        if self.kind == Kind::Database && self.level != Level::None {
-            self.device.commits.over(&self.name.path);
-        }
-        self.pages = None;
         let paid = self.pay();
+        self.end_writing();
+        self.pages = None;
         self.shared = None;
         // A device that is gone has closed it; there is nothing that SQLite could do about any failure.
         let closed = self.file.take().and_then(Arc::into_inner).map_or(Ok(()), File::close);
@@ -338,17 +387,17 @@ impl Io for Stored {
         let (mut now, want) = (self.level, Level::of(level));
         let done = locks::raise(self.file()?, &mut now, want);
         self.level = now;
+        // At Pending alone another one may be about to write: this one waits in vain to roll a journal back.
+        self.writes |= matches!(now, Level::Reserved | Level::Exclusive);
         done
     }
 
     fn unlock(&mut self, level: c_int) -> Done {
+        self.device.client()?;
         // Before another connection can build on it.
         let paid = self.pay();
         self.settled = false;
-        if self.kind == Kind::Database && self.level >= Level::Reserved {
-            // What still waits is of a transaction that failed: nothing of it is in the device, nor its journal.
-            self.device.commits.over(&self.name.path);
-        }
+        self.end_writing();
         let mut now = self.level;
         let done = locks::lower(self.file()?, &mut now, Level::of(level));
         self.level = now;

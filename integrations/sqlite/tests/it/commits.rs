@@ -1,49 +1,10 @@
 //! What a commit costs the device: one flush, and where SQLite can do that, one command.
 
-use crate::rig::{chunk_size, connect, one, register};
-use rusqlite::{Connection, ffi};
-use std::sync::Arc;
-use weldfs::{Client, OpenOptions};
-use weldfs_kernel_shim::{Embedded, Source};
-use weldfs_sqlite::{Provided, Way};
-use weldfs_storagefs::device::DeviceConfig;
-
-/// A device in memory, found under the name of a file.
-struct Memory {
-    embedded: Embedded,
-    dir: tempfile::TempDir,
-    _provided: Provided,
-}
-
-impl Memory {
-    fn new(bytes: u64, way: Way) -> Memory {
-        register();
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("memory"), "").unwrap();
-        let embedded = Embedded::open(&Source::Ram(bytes), DeviceConfig::default()).unwrap();
-        let client = Client::with(Arc::new(embedded.clone())).unwrap();
-        let provided = weldfs_sqlite::provide(&dir.path().join("memory"), client, way).unwrap();
-        Memory { embedded, dir, _provided: provided }
-    }
-
-    fn open(&self, name: &str) -> Connection {
-        connect(&format!("{}:/{name}", self.dir.path().join("memory").display())).unwrap()
-    }
-
-    /// Flushes of the log and commands of a kind since the start.
-    fn counted(&self, opcode: u16) -> (u64, u64) {
-        let stats = self.embedded.device().stats();
-        (stats.log.flushes, stats.total.of(opcode))
-    }
-}
-
-/// Opcodes of docs/COMMANDS.md.
-const OPEN: u16 = 1;
-const WRITE: u16 = 4;
-const FDATASYNC: u16 = 9;
-const TXN_COMMIT: u16 = 27;
-const UNLINK: u16 = 34;
-const PROGRAM: u16 = 70;
+use crate::memory::{ENDS, FDATASYNC, Memory, PROGRAM, TXN_COMMIT, UNLINK, WRITE};
+use crate::rig::{chunk_size, one};
+use rusqlite::ffi;
+use weldfs::OpenOptions;
+use weldfs_sqlite::Way;
 
 #[test]
 fn the_counters_of_the_device_are_a_pragma_s_answer() {
@@ -143,18 +104,6 @@ fn a_commit_to_a_write_ahead_log_is_one_write_and_one_flush() {
     assert_eq!(one::<String>(&db, "pragma integrity_check"), "ok");
 }
 
-/// Ways to end a transaction with a rollback journal, and the flushes of each.
-const ENDS: [(&str, &str, u64); 8] = [
-    ("delete", "full", 1),
-    ("delete", "extra", 1),
-    ("delete", "normal", 1),
-    ("truncate", "full", 1),
-    ("truncate", "normal", 1),
-    ("persist", "full", 1),
-    ("memory", "full", 1),
-    ("delete", "off", 0),
-];
-
 #[test]
 fn a_commit_with_a_journal_is_one_flush() {
     for way in [Way::Written, Way::Kept] {
@@ -173,105 +122,6 @@ fn a_commit_with_a_journal_is_one_flush() {
             assert!(flushes >= rows * most, "{way:?}, {mode}, {sync}: {flushes} of {rows} commits: not durable");
         }
     }
-}
-
-#[test]
-fn a_commit_whose_journal_is_kept_is_one_command_and_makes_no_file() {
-    let memory = Memory::new(64 << 20, Way::Kept);
-    let db = memory.open("a.db");
-    db.execute_batch("create table t(x integer primary key, y);").unwrap();
-    let made = || [OPEN, UNLINK, WRITE, FDATASYNC].map(|opcode| memory.counted(opcode).1);
-    for locking in ["normal", "exclusive"] {
-        for (mode, sync, _) in ENDS.into_iter().filter(|(mode, ..)| *mode != "memory") {
-            let told = format!("{locking}, {mode}, {sync}");
-            let pragmas = format!("pragma journal_mode = {mode}; pragma synchronous = {sync};");
-            db.execute_batch(&format!("pragma locking_mode = {locking}; {pragmas} insert into t values(null, 1)"))
-                .unwrap();
-            let (before, files) = (memory.counted(PROGRAM).1, made());
-            (0..10).for_each(|_| db.execute_batch("insert into t(y) values('a row')").unwrap());
-            assert_eq!(memory.counted(PROGRAM).1 - before, 10, "{told}");
-            assert_eq!(made(), files, "{told}: opens, removals, writes, syncs");
-        }
-    }
-    assert_eq!(one::<String>(&db, "pragma integrity_check"), "ok");
-    assert_eq!(one::<i64>(&db, "select count(*) from t"), 2 * 7 * 11);
-}
-
-/// A database with so many rows, each on a page of its own.
-fn rows_of_a_page(memory: &Memory, name: &str, rows: i64) -> Connection {
-    let db = memory.open(name);
-    db.execute_batch("create table t(x integer primary key, y, z default 0)").unwrap();
-    let fill = "insert into t(x, y) select x, zeroblob(3000) from
-                (with recursive s(x) as (select 1 union all select x + 1 from s where x < ?) select x from s)";
-    db.execute(fill, [rows]).unwrap();
-    db
-}
-
-#[test]
-fn pages_that_wait_are_read_back_and_undone_with_a_journal_that_is_kept() {
-    let memory = Memory::new(64 << 20, Way::Kept);
-    let (db, other) = (rows_of_a_page(&memory, "a.db", 200), memory.open("a.db"));
-    for (locking, mode) in [("normal", "delete"), ("normal", "truncate"), ("exclusive", "persist")] {
-        // No room for them in SQLite's cache: they are written long before the commit.
-        let pragmas = format!("pragma cache_size = 5; pragma locking_mode = {locking}; pragma journal_mode = {mode}");
-        db.execute_batch(&pragmas).unwrap();
-        let written = || (memory.counted(WRITE).1, memory.counted(UNLINK).1);
-        let before = written();
-        let change = "begin; update t set z = z + 1; savepoint s; update t set z = -1; delete from t where x > 100;
-                      insert into t(y) values(randomblob(20000));";
-        db.execute_batch(change).unwrap();
-        assert_eq!(one::<i64>(&db, "select sum(z) from t where x <= 100"), -100, "{mode}");
-        db.execute_batch("rollback to s; release s").unwrap();
-        let (sum, rows) = ("select sum(z) from t", "select count(*) from t");
-        let now: i64 = one(&db, sum);
-        db.execute_batch("rollback").unwrap();
-        assert_eq!((one::<i64>(&db, sum), one::<i64>(&db, rows)), (now - 200, 200), "{mode}");
-        if locking == "normal" {
-            assert_eq!((one::<i64>(&other, sum), one::<i64>(&other, rows)), (now - 200, 200), "{mode}");
-        }
-        db.execute_batch("update t set z = z + 1").unwrap();
-        assert_eq!(one::<i64>(&db, sum), now, "{mode}");
-        assert_eq!(written(), before, "{mode}: no page is written by itself, and there is no journal to be removed");
-    }
-    assert_eq!(one::<String>(&db, "pragma integrity_check"), "ok");
-}
-
-#[test]
-fn more_pages_than_wait_go_with_a_journal_that_is_made() {
-    let memory = Memory::new(64 << 20, Way::Kept);
-    let db = rows_of_a_page(&memory, "a.db", 800);
-    // Rows, transactions of the device, and journals that were removed.
-    for (rows, begun, removed) in [(60, 1, 0), (800, 0, 1), (60, 1, 0)] {
-        let before = (memory.counted(TXN_COMMIT).1, memory.counted(UNLINK).1, memory.counted(PROGRAM).0);
-        db.execute("update t set z = z + 1 where x % 2 = 1 and x <= ?", [rows]).unwrap();
-        let after = (memory.counted(TXN_COMMIT).1, memory.counted(UNLINK).1, memory.counted(PROGRAM).0);
-        assert_eq!((after.0 - before.0, after.1 - before.1), (begun, removed), "{rows}");
-        assert!((1..=2).contains(&(after.2 - before.2)), "{rows}: {} flushes", after.2 - before.2);
-    }
-    // The database's file gets shorter in a commit: its journal is made, and undoes it.
-    db.execute_batch("begin; delete from t where x > 100; update t set z = 7; rollback").unwrap();
-    db.execute_batch("delete from t where x > 400; vacuum").unwrap();
-    assert_eq!(one::<i64>(&db, "select count(*) from t"), 400);
-    assert_eq!(one::<String>(&db, "pragma integrity_check"), "ok");
-    drop(db);
-    let client = Client::with(Arc::new(memory.embedded.clone())).unwrap();
-    assert!(client.metadata("/a.db").unwrap().len() < 600 * 4096);
-    assert!(client.metadata("/a.db-journal").is_err());
-}
-
-#[test]
-fn a_commit_beside_a_database_in_memory_waits_for_no_other() {
-    let memory = Memory::new(64 << 20, Way::Kept);
-    register();
-    drop(rows_of_a_page(&memory, "a.db", 10));
-    let db = connect(":memory:").unwrap();
-    db.execute("attach ? as a", [format!("{}:/a.db", memory.dir.path().join("memory").display())]).unwrap();
-    db.execute_batch("create table m(x); attach '' as b; create table b.n(x)").unwrap();
-    let before = memory.counted(PROGRAM);
-    db.execute_batch("begin; update a.t set z = 5; insert into m values(1); insert into n values(1); commit").unwrap();
-    let after = memory.counted(PROGRAM);
-    assert!(after.0 > before.0 && after.1 == before.1 + 1, "{before:?}, {after:?}");
-    assert_eq!(one::<i64>(&memory.open("a.db"), "select sum(z) from t"), 50);
 }
 
 #[test]
@@ -298,7 +148,7 @@ fn a_database_of_ten_gibibytes_is_as_small_as_what_is_in_it() {
     for part in 1..=10_i64 {
         db.execute("insert into t values(?, zeroblob(100000))", [part]).unwrap();
     }
-    let client = Client::with(Arc::new(memory.embedded.clone())).unwrap();
+    let client = memory.client();
     client.set_len("/a.db", 10 << 30).unwrap();
     db.execute("insert into t values(11, zeroblob(100000))", []).unwrap();
     assert!(client.metadata("/a.db").unwrap().len() >= 10 << 30);

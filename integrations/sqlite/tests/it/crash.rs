@@ -36,7 +36,10 @@ enum Work {
     Turns,
     /// The same, each in a second database as well, whose file was attached.
     Pair,
-    /// The same, each with more small pages here and there than wait for one command.
+    /// The same, under `locking_mode=exclusive`, with pages that did not fit into the cache, and a journal that is
+    /// longer than what each commit writes.
+    PairHeld,
+    /// The same as the first, each with more small pages here and there than wait for one command.
     Scattered,
 }
 
@@ -47,6 +50,12 @@ struct Case {
     way: Way,
     model: CrashModel,
     work: Work,
+}
+
+impl Work {
+    fn is_of_two(self) -> bool {
+        matches!(self, Work::Pair | Work::PairHeld)
+    }
 }
 
 fn mount(medium: Arc<dyn Medium>, memory: usize) -> Embedded {
@@ -62,7 +71,7 @@ fn open(embedded: &Embedded, target: &Path, case: Case) -> (Connection, Provided
     let client = Client::with(Arc::new(embedded.clone())).unwrap();
     let provided = weldfs_sqlite::provide(target, client, case.way).unwrap();
     let db = connect(&format!("{}:/a.db", target.display())).unwrap();
-    if case.work == Work::Pair {
+    if case.work.is_of_two() {
         db.execute("attach ? as b", [format!("{}:/b.db", target.display())]).unwrap();
     }
     (db, provided)
@@ -105,9 +114,16 @@ fn commit(case: Case, dir: &Path) -> (Recording, u64, Vec<u64>) {
     match case.work {
         Work::Plain => {}
         Work::Turns => db.execute_batch("pragma cache_size = 5; pragma cache_spill = 5").unwrap(),
-        Work::Pair => {
+        Work::Pair | Work::PairHeld => {
             let made = "create table b.m(rows, y); insert into m values(0, null)";
             db.execute_batch(&format!("pragma b.journal_mode = {}; {made}", case.journal)).unwrap();
+            if case.work == Work::PairHeld {
+                let held = "pragma locking_mode = exclusive; pragma cache_size = 5; pragma cache_spill = 5;";
+                db.execute_batch(&format!(
+                    "{held} begin; update t set y = zeroblob(3001); update m set y = null; commit"
+                ))
+                .unwrap();
+            }
         }
         Work::Scattered => {
             let fill =
@@ -131,7 +147,7 @@ fn commit(case: Case, dir: &Path) -> (Recording, u64, Vec<u64>) {
             db.execute_batch(&format!("savepoint s; {undone} rollback to s; release s")).unwrap();
         }
         db.execute("update n set rows = ?", [row]).unwrap();
-        if case.work == Work::Pair {
+        if case.work.is_of_two() {
             db.execute("update m set rows = ?, y = randomblob(9000)", [row]).unwrap();
         }
         if case.work == Work::Scattered {
@@ -145,13 +161,14 @@ fn commit(case: Case, dir: &Path) -> (Recording, u64, Vec<u64>) {
     (recording.take_recording(), begun, acknowledged)
 }
 
-/// What is wrong with a state; at least so many commits must be there, and at most one more. Whether a super-journal
-/// was.
-fn judge(state: CowImage, case: Case, least: i64, target: &Path) -> Result<bool, String> {
+/// What is wrong with a state; at least so many commits must be there, and at most one more. How many super-journals
+/// and journals were.
+fn judge(state: CowImage, case: Case, least: i64, target: &Path) -> Result<[usize; 2], String> {
     let embedded = mount(Arc::new(CowMedium::new(state, case.model)), 4 << 20);
     let client = Client::with(Arc::new(embedded.clone())).unwrap();
     let root = client.open_dir("/").unwrap();
-    let amid = root.entries().any(|entry| entry.unwrap().name.to_string_lossy().contains("-mj"));
+    let names: Vec<String> = root.entries().map(|entry| entry.unwrap().name.to_string_lossy().into()).collect();
+    let amid = ["-mj", "-journal"].map(|part| names.iter().filter(|name| name.contains(part)).count());
     drop(root);
     drop(client);
     let (db, provided) = open(&embedded, target, case);
@@ -161,7 +178,7 @@ fn judge(state: CowImage, case: Case, least: i64, target: &Path) -> Result<bool,
     let last: i64 = one(&db, "select coalesce(max(x), 0) from t where x > 0");
     let staying: i64 = one(&db, "select count(*) from t where x < 0");
     let other: i64 = match case.work {
-        Work::Pair => one(&db, "select rows from m"),
+        Work::Pair | Work::PairHeld => one(&db, "select rows from m"),
         // -1 where they are not of one commit.
         Work::Scattered => one(&db, "select iif(min(rows) = max(rows), max(rows), -1) from p where x % 2 = 0"),
         Work::Plain | Work::Turns => rows,
@@ -185,7 +202,7 @@ fn every_cut(case: Case) {
     let end = recording.len();
     let wanted = std::env::var("WELDFS_SQLITE_CUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(u64::MAX);
     let stride = ((end - begun) / wanted).max(1);
-    let (mut replayer, mut cuts, mut amid) = (Replayer::new(&recording, 0), 0, 0);
+    let (mut replayer, mut cuts, mut amid) = (Replayer::new(&recording, 0), 0, [0, 0]);
     for cut in (begun..=end).step_by(stride as usize) {
         replayer.goto(cut);
         let least = acknowledged.iter().filter(|at| **at <= cut).count() as i64;
@@ -193,13 +210,19 @@ fn every_cut(case: Case) {
         let seeds = if stride > 1 { vec![cut] } else { vec![0, 1, cut + 2] };
         for seed in seeds {
             let done = judge(replayer.state(seed), case, least, &dir.path().join(TARGET));
-            let super_journal = done.unwrap_or_else(|e| panic!("{case:?}, cut at {cut} of {end}, seed {seed}: {e}"));
-            amid += i32::from(super_journal);
+            let seen = done.unwrap_or_else(|e| panic!("{case:?}, cut at {cut} of {end}, seed {seed}: {e}"));
+            amid = [amid[0] + seen[0], amid[1] + seen[1]];
             cuts += 1;
         }
     }
-    println!("{case:?}: {cuts} states of {} events, {amid} with a super-journal", end - begun);
-    assert_eq!(amid > 0, case.work == Work::Pair, "{case:?}: {amid} states with a super-journal");
+    let [supers, journals] = amid;
+    println!("{case:?}: {cuts} states of {} events, super-journals in {supers}, journals {journals}", end - begun);
+    assert_eq!(supers > 0, case.work.is_of_two(), "{case:?}: {supers} super-journals were seen");
+    match (case.work, case.way) {
+        (Work::Plain, Way::Kept) => assert_eq!(journals, 0, "{case:?}"),
+        (Work::Turns, _) | (_, Way::Batch) => {}
+        _ => assert!(journals > 0, "{case:?}: no journal was seen"),
+    }
 }
 
 #[test]
@@ -256,7 +279,14 @@ fn every_crash_among_rollbacks_savepoints_spilled_pages_and_a_vacuum_leaves_whol
 
 #[test]
 fn every_crash_of_commits_in_two_files_leaves_both_or_neither() {
-    for (journal, way) in [("delete", Way::Kept), ("truncate", Way::Written), ("delete", Way::Batch)] {
-        every_cut(Case { journal, way, model: CrashModel::Block, work: Work::Pair });
+    let ways = [
+        ("delete", Way::Kept, Work::Pair),
+        ("truncate", Way::Written, Work::Pair),
+        ("delete", Way::Batch, Work::Pair),
+        ("persist", Way::Kept, Work::PairHeld),
+        ("truncate", Way::Kept, Work::PairHeld),
+    ];
+    for (journal, way, work) in ways {
+        every_cut(Case { journal, way, model: CrashModel::Block, work });
     }
 }

@@ -4,7 +4,9 @@
 mod commits;
 mod crash;
 mod errors;
+mod kept;
 mod kills;
+mod memory;
 mod programs;
 mod rig;
 #[path = "../../../../kernel-shim/tests/served/mod.rs"]
