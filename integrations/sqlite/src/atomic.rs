@@ -21,7 +21,10 @@ impl Gathered {
     pub fn push(&mut self, at: u64, data: &[u8]) {
         let end = at + data.len() as u64;
         let meets = |(start, bytes): &&mut (u64, Vec<u8>)| *start < end && at < *start + bytes.len() as u64;
-        if let Some((start, bytes)) = self.ranges.iter_mut().rev().find(meets)
+        // More than these are no one command; they may be very many.
+        let few = self.ranges.len() <= TXN_WRITES_MAX;
+        if few
+            && let Some((start, bytes)) = self.ranges.iter_mut().rev().find(meets)
             && *start <= at
             && end <= *start + bytes.len() as u64
         {

@@ -85,10 +85,14 @@ impl Commits {
         });
     }
 
-    /// Whether a page that the connection with these writes may wait: its journal is kept.
+    /// Whether a page that the connection with these writes may wait: its journal is kept, and has a head.
     pub fn holds(&self, database: &[u8], pages: &Arc<Pages>) -> bool {
+        let begun = self.look(database, |commit| commit.active().next().filter(|_| commit.is_kept()).cloned());
+        if !begun.is_some_and(|journal| journal.has_begun()) {
+            return false;
+        }
         let mut all = self.0.lock();
-        let Some(commit) = all.get_mut(database).filter(|commit| commit.is_kept()) else { return false };
+        let Some(commit) = all.get_mut(database) else { return false };
         if !commit.pages.as_ref().is_some_and(|known| Arc::ptr_eq(known, pages)) {
             commit.pages = Some(pages.clone());
         }
@@ -119,16 +123,27 @@ impl Commits {
         sent.map_err(|e| Fault::of(code::IOERR_WRITE, e, || shown("write", database)))
     }
 
+    /// The same in the middle of what SQLite undoes after an error: where the journal is still kept, nothing of the
+    /// transaction is in the device, and nothing of it waits any more.
+    pub fn send_or_undo(&self, client: &Client, database: &[u8]) -> Done {
+        let sent = self.send(client, database);
+        if sent.is_err() && self.keeps(database) {
+            self.look(database, |commit| commit.pages.clone()).iter().for_each(|pages| pages.undo());
+        }
+        sent
+    }
+
     /// Before its journal is ended: pages that no sync has asked for are there, all or none.
     pub fn finish(&self, client: &Client, database: &[u8]) -> Done {
         let Some(pages) = self.look(database, |commit| commit.pages.clone()) else { return Ok(()) };
         if pages.is_empty() {
+            drop(pages.take());
             return Ok(());
         }
         let done = pages.commit(Durability::Volatile);
         match done.map_err(|e| Fault::of(code::IOERR_WRITE, e, || shown("commit", database)))? {
             true => Ok(()),
-            false => self.send(client, database),
+            false => self.send_or_undo(client, database),
         }
     }
 

@@ -72,6 +72,11 @@ impl Journal {
         self.kept.load(Ordering::Acquire)
     }
 
+    /// It has a head that counts: one that is zeroed has ended.
+    pub fn has_begun(&self) -> bool {
+        self.inner.lock().has_begun()
+    }
+
     /// There is no file.
     pub fn is_unmade(&self) -> bool {
         !self.inner.lock().made
@@ -163,7 +168,7 @@ impl Journal {
     /// zeroed, or not there), stays here: there is nothing that it would undo.
     pub fn send(&self, client: &Client) -> Done {
         let mut inner = self.inner.lock();
-        if self.is_kept() && inner.bytes.first().is_none_or(|first| *first == 0) {
+        if self.is_kept() && !inner.has_begun() {
             return Ok(());
         }
         self.send_in(&mut inner, client)
@@ -241,6 +246,11 @@ impl Journal {
 impl Inner {
     fn file(&self) -> Done<&File> {
         self.file.as_ref().ok_or_else(|| Fault::quiet(code::IOERR))
+    }
+
+    /// Of one that is kept.
+    fn has_begun(&self) -> bool {
+        self.bytes.first().is_some_and(|first| *first != 0)
     }
 
     fn end(&self) -> u64 {

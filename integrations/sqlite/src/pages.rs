@@ -15,8 +15,8 @@ use weldfs_locks::Mutex;
 pub struct Pages {
     file: Arc<File>,
     waiting: Mutex<Gathered>,
-    /// The device had no room for their journal. SQLite undoes what it wrote then, which needs none: what waits is
-    /// taken back page by page.
+    /// They were forgotten, because the device had no room for their journal. SQLite undoes what it wrote then, and
+    /// what it writes for that is there already.
     undone: AtomicBool,
 }
 
@@ -40,6 +40,7 @@ impl Pages {
 
     /// They could not be sent; see `undone`.
     pub fn undo(&self) {
+        drop(self.take());
         self.undone.store(true, Ordering::Relaxed);
     }
 

@@ -144,10 +144,7 @@ impl Stored {
     /// Before the database changes or is synced: its journal is in the device, and pages that waited with that.
     fn journal_first(&self) -> Done {
         match self.kind {
-            Kind::Database => {
-                let sent = self.device.commits.send(self.device.client()?, &self.name.path);
-                sent.inspect_err(|_| self.pages.iter().for_each(|pages| pages.undo()))
-            }
+            Kind::Database => self.device.commits.send_or_undo(self.device.client()?, &self.name.path),
             _ => Ok(()),
         }
     }
@@ -310,13 +307,13 @@ impl Io for Stored {
     }
 
     fn truncate(&mut self, size: u64) -> Done {
-        let size = if self.chunk > 0 { size.next_multiple_of(self.chunk) } else { size };
         self.settled = false;
         self.forget_failed()?;
         self.frames_first(Frames::cut)?;
         if self.cut_waiting(size)? {
             return Ok(());
         }
+        let size = if self.chunk > 0 { size.next_multiple_of(self.chunk) } else { size };
         self.journal_first()?;
         self.file()?.set_len(size).map_err(|e| self.failed(code::IOERR_TRUNCATE, e, "truncate"))
     }

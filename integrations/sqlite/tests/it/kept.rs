@@ -69,7 +69,7 @@ fn more_pages_than_wait_go_with_a_journal_that_is_made() {
         assert_eq!((after.0 - before.0, after.1 - before.1), (begun, removed), "{rows}");
         assert!((1..=2).contains(&(after.2 - before.2)), "{rows}: {} flushes", after.2 - before.2);
     }
-    // The database's file gets shorter in a commit: its journal is made, and undoes it.
+    // The database gets shorter, and its file with it.
     db.execute_batch("begin; delete from t where x > 100; update t set z = 7; rollback").unwrap();
     db.execute_batch("delete from t where x > 400; vacuum").unwrap();
     assert_eq!(one::<i64>(&db, "select count(*) from t"), 400);
@@ -142,26 +142,32 @@ fn a_commit_of_two_files_that_fails_in_the_second_leaves_both_as_they_were() {
 
 #[test]
 fn a_transaction_that_found_no_room_leaves_nothing_to_a_connection_that_keeps_its_lock() {
-    // Found at the commit, with pages that follow on each other, and long before it, with ones here and there.
-    for (changed, mode) in ["x > 0", "x % 2 = 0"].into_iter().flat_map(|rows| MODES.map(|mode| (rows, mode))) {
-        let told = format!("{mode}, {changed}");
+    // Pages that follow on each other, ones here and there, ones that no journal has because they were free.
+    let changes = [
+        ("full", "update t set z = 2"),
+        ("off", "update t set z = 2 where x <= 400"),
+        ("full", "update t set z = 2; insert into t(y) select randomblob(3000) from t"),
+        ("full", "update t set z = 2 where x % 2 = 0; insert into t(y) select randomblob(3000) from t"),
+        ("full", "update t set z = 2 where x <= 400; insert into t(y) select randomblob(3000) from t where x <= 90"),
+    ];
+    for ((sync, change), mode) in changes.into_iter().flat_map(|change| MODES.map(|mode| (change, mode))) {
+        let told = format!("{mode}, {sync}, {change}");
         let memory = Memory::new(16 << 20, Way::Kept);
-        let db = rows_of_a_page(&memory, "a.db", 800);
-        let pragmas = "pragma locking_mode = exclusive; pragma cache_size = 5; pragma journal_mode";
-        db.execute_batch(&format!("{pragmas} = {mode}; update t set z = 1 where x = 1")).unwrap();
+        let db = rows_of_a_page(&memory, "a.db", 900);
+        let pragmas = format!("pragma locking_mode = exclusive; pragma cache_size = 5; pragma journal_mode = {mode}");
+        db.execute_batch(&format!("{pragmas}; pragma synchronous = {sync}; delete from t where x > 800")).unwrap();
+        db.execute_batch("update t set z = 1 where x = 1").unwrap();
         let client = memory.client();
         fill(&memory, 300 << 10);
-        let fails = |told: &str| {
-            let grown = format!(
-                "begin; update t set z = 2 where {changed}; insert into t(y) select randomblob(3000) from t; commit"
-            );
-            assert_eq!(code(db.execute_batch(&grown)), ffi::SQLITE_FULL, "{told}");
+        let fails = || {
+            let done = db.execute_batch(&format!("begin; {change}; commit"));
+            assert_eq!(code(done), ffi::SQLITE_FULL, "{told}");
             let _ = db.execute_batch("rollback");
         };
         let seen = || [one::<i64>(&db, "select sum(z) from t"), one::<i64>(&db, "select count(*) from t")];
-        fails(&told);
+        fails();
         assert_eq!(seen(), [1, 800], "{told}");
-        fails(&told);
+        fails();
         // With the journal of the failed transaction goes what waited with it, and the journal does not come later.
         db.execute_batch("pragma journal_mode = memory").unwrap();
         client.remove_file("/filler").unwrap();
@@ -209,6 +215,11 @@ fn a_file_that_grows_in_chunks_grows_behind_its_commit() {
     assert_eq!(len(), 0);
     db.execute_batch("commit").unwrap();
     assert_eq!(len(), 1 << 20);
+    // What is undone neither grows it nor needs a journal.
+    let files = || (memory.counted(OPEN).1, memory.counted(UNLINK).1, memory.counted(WRITE).1);
+    let before = files();
+    db.execute_batch("begin; update t set x = randomblob(3000); insert into t select x from t; rollback").unwrap();
+    assert_eq!((len(), files()), (1 << 20, before));
     db.execute_batch("insert into t select x from t; insert into t select x from t").unwrap();
     assert_eq!(len(), 2 << 20);
     assert_eq!(one::<String>(&db, "pragma integrity_check"), "ok");
