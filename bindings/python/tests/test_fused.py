@@ -37,6 +37,42 @@ class Fused(InMemory):
                 log.verify(100, 14)
             self.assertEqual(caught.exception.errno, errno.ENODATA)
 
+    def test_what_does_not_match_its_checksum_is_not_written(self):
+        with self.fs.open("/log", "w+b") as log:
+            self.assertEqual(log.pwrite_verified(b"one", crc32c(b"one"), durable=True), 0)
+            self.assertEqual(log.pwrite_verified(b"two", crc32c(b"two")), 3)
+            for at in (weldfs.END, 0):
+                with self.assertRaises(weldfs.ChecksumError) as caught:
+                    log.pwrite_verified(b"off", crc32c(b"one"), at)
+                self.assertEqual((caught.exception.errno, caught.exception.filename), (errno.EBADMSG, "/log"))
+            self.assertEqual(log.pwrite_verified(b"T", crc32c(b"T"), 3), 3)
+            self.assertEqual(log.pread(100, 0), b"oneTwo")
+
+    def test_hints_go_along_with_commands(self):
+        def counts():
+            total = self.fs.stats()["total"]
+            return [total[name] for name in ("prioritized", "lives")]
+
+        with self.fs.open("/hinted", "w+b") as file:
+            start = counts()
+            file.write(b"plain")
+            file.set_hints(priority="low", life="short")
+            file.write(b"both")
+            file.set_hints(life="extreme")
+            file.append(b"life")
+            file.set_hints(priority="high")
+            self.assertEqual(file.pread(5, 0), b"plain")
+            file.set_hints()
+            file.pread(5, 0)
+            with self.fs.transaction(durable=True, priority="medium", life="long") as change:
+                change.write(file, b"PLAIN", 0)
+            self.assertEqual([now - then for now, then in zip(counts(), start)], [3, 3])
+            for wrong in ({"priority": "urgent"}, {"life": 1}, {"priority": []}):
+                with self.assertRaises(ValueError):
+                    file.set_hints(**wrong)
+                with self.assertRaises(ValueError):
+                    self.fs.transaction(**wrong)
+
     def test_a_checksum_is_computed_where_it_is_asked_for(self):
         def counts():
             total = self.fs.stats()["total"]

@@ -419,9 +419,9 @@ class Client:
             items[at] = _library.CWriteItem(file._use(), memory.pointer, memory.len, offset)
         check(self._lib.weldfs_multi_write(items, len(memories), durability(durable)))
 
-    def transaction(self, durable=None):
-        """Writes to up to 16 files that happen together; a `with` commits at its end."""
-        return Transaction(self, durable)
+    def transaction(self, durable=None, priority=None, life=None):
+        """Writes to up to 16 files that happen together; a `with` commits at its end. Hints as of File.set_hints."""
+        return Transaction(self, durable, priority, life)
 
     def key(self, kind, data):
         """Gives the device a key: "xts128", "xts256", "gcm128" or "gcm256"."""

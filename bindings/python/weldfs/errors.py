@@ -57,6 +57,22 @@ def placement(value):
         raise ValueError(f"placement is None, 'device', 'host', 'slot' or 'slot-or-core', not {value!r}") from None
 
 
+#: Numbers of the header's WELDFS_PRIORITY_ and WELDFS_LIFE_.
+_PRIORITY = {None: 0, "low": 1024, "medium": 2048, "high": 3072}
+_LIFE = {None: 0, "short": 4096, "medium": 8192, "long": 12288, "extreme": 16384}
+
+
+def hints(priority, life):
+    """How urgent a command is, and how long what it writes will be there: bits beside a durability."""
+    try:
+        return _PRIORITY[priority] | _LIFE[life]
+    except (KeyError, TypeError):
+        raise ValueError(
+            "priority is None, 'low', 'medium' or 'high', and life None, 'short', 'medium', 'long' or 'extreme', "
+            f"not {priority!r} and {life!r}"
+        ) from None
+
+
 def durability(value):
     """None: the client's; False or "volatile"; True or "durable"."""
     try:

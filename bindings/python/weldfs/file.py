@@ -8,7 +8,7 @@ import os
 
 from . import _library
 from ._memory import Bytes, Room
-from .errors import check, durability
+from .errors import check, durability, hints
 from .errors import placement as placed
 
 #: An offset that means the end of the file: an append, atomic against every other writer.
@@ -141,6 +141,12 @@ class File(io.RawIOBase):
         check(self._lib.weldfs_fstat(self._use(), ctypes.byref(raw)), self.name)
         return Stat(raw)
 
+    def set_hints(self, priority=None, life=None):
+        """Chooses the hints of later calls through this object; they change no result. `priority` ("low", "medium",
+        None, "high") is among the commands of the same tenant, which gets as much in all; `life` (None, "short",
+        "medium", "long", "extreme") is how long what is written will stay, as fcntl's F_SET_RW_HINT says it."""
+        check(self._lib.weldfs_set_hints(self._use(), hints(priority, life)), self.name)
+
     def lock(self, kind=fcntl.LOCK_EX):
         """flock without waiting: fcntl.LOCK_SH, LOCK_EX or LOCK_UN. BlockingIOError when another file holds it."""
         check(self._lib.weldfs_flock(self._use(), kind), self.name)
@@ -163,6 +169,18 @@ class File(io.RawIOBase):
             result = self._lib.weldfs_append_checksum(handle, _CRC32C, memory.pointer, memory.len, how, *into)
         check(result, self.name)
         return offset.value, sum_.value
+
+    def pwrite_verified(self, data, checksum, offset=END, durable=None):
+        """Writes at `offset`, or with END appends, if the CRC-32C of what the device stores is `checksum`: else
+        ChecksumError, and nothing has happened. Gives where the first byte went."""
+        memory, where = Bytes(data), ctypes.c_uint64()
+        check(
+            self._lib.weldfs_pwrite_verified(
+                self._use(), memory.pointer, memory.len, offset, checksum, self._how(durable), ctypes.byref(where)
+            ),
+            self.name,
+        )
+        return where.value
 
     def _verify(self, pointer, size, offset, placement):
         sum_ = ctypes.c_uint32()

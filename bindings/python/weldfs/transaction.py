@@ -4,7 +4,7 @@ import ctypes
 
 from . import _library
 from ._memory import Bytes
-from .errors import check, durability
+from .errors import check, durability, hints
 from .file import END
 
 
@@ -14,8 +14,9 @@ class Transaction:
     Nothing of it is visible before the commit. At most 16 files, 256 writes, 4 MiB in all.
     """
 
-    def __init__(self, client, durable=None):
-        self._client, self._lib, self._durable = client, _library.load(), durable
+    def __init__(self, client, durable=None, priority=None, life=None):
+        self._client, self._lib = client, _library.load()
+        self._how = durability(durable) | hints(priority, life)
         self._handle = ctypes.c_void_p()
         check(self._lib.weldfs_txn_begin(client._use(), ctypes.byref(self._handle)))
 
@@ -35,7 +36,7 @@ class Transaction:
         """Makes all of it happen; gives the bytes written."""
         handle = self._use()
         self._handle = None
-        return check(self._lib.weldfs_txn_commit(handle, durability(self._durable)))
+        return check(self._lib.weldfs_txn_commit(handle, self._how))
 
     def abort(self):
         """Forgets all of it. Nothing when it is over already."""
