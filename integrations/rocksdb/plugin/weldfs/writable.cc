@@ -19,9 +19,9 @@ IOStatus Mismatch(Store* store, const std::string& name) {
 
 }  // namespace
 
-int64_t WriteAll(weldfs_file* file, const char* data, size_t n, uint64_t offset, uint32_t how) {
+int64_t WriteAll(weldfs_file* file, const char* data, size_t n, uint64_t offset, uint32_t durability) {
   while (n > 0) {
-    const int64_t done = weldfs_pwrite(file, data, n, offset, how, nullptr);
+    const int64_t done = weldfs_pwrite(file, data, n, offset, durability, nullptr);
     if (done <= 0) {
       return done < 0 ? done : -EIO;
     }
@@ -246,9 +246,8 @@ IOStatus Writable::Allocate(uint64_t offset, uint64_t len, const IOOptions& opti
   return IOStatus::OK();
 }
 
-IOStatus RandomRW::Write(uint64_t offset, const Slice& data, const IOOptions& options, IODebugContext*) {
-  const uint32_t how = WELDFS_VOLATILE | PriorityOf(options.rate_limiter_priority);
-  const int64_t error = WriteAll(file_, data.data(), data.size(), offset, how);
+IOStatus RandomRW::Write(uint64_t offset, const Slice& data, const IOOptions&, IODebugContext*) {
+  const int64_t error = WriteAll(file_, data.data(), data.size(), offset, WELDFS_VOLATILE);
   change_.store(store_->Changed());
   return error < 0 ? StatusOf(error, name_) : IOStatus::OK();
 }

@@ -102,7 +102,7 @@ class RandomRW : public FSRandomRWFile {
       : store_(std::move(store)), name_(std::move(name)), file_(file), change_(store_->Changed()) {}
   ~RandomRW() override { weldfs_close(file_); }
 
-  IOStatus Write(uint64_t offset, const Slice& data, const IOOptions& options, IODebugContext*) override;
+  IOStatus Write(uint64_t offset, const Slice& data, const IOOptions&, IODebugContext*) override;
   IOStatus Read(uint64_t offset, size_t n, const IOOptions&, Slice* result, char* scratch,
                 IODebugContext*) const override;
   IOStatus Flush(const IOOptions&, IODebugContext*) override { return IOStatus::OK(); }
@@ -116,8 +116,8 @@ class RandomRW : public FSRandomRWFile {
   std::atomic<uint64_t> change_;
 };
 
-// Writes all of it at `offset`, with the bits of `how`: 0, or a negative errno.
-int64_t WriteAll(weldfs_file* file, const char* data, size_t n, uint64_t offset, uint32_t how);
+// Writes all of it at `offset`: 0, or a negative errno.
+int64_t WriteAll(weldfs_file* file, const char* data, size_t n, uint64_t offset, uint32_t durability);
 // Reads until `n` bytes are there or the file ends: how many, or a negative errno.
 int64_t ReadAll(const weldfs_file* file, char* into, size_t n, uint64_t offset, uint32_t how);
 // The read of RocksDB's interface: *result is what there is of the `n` bytes, in `scratch`.

@@ -8,7 +8,7 @@
 
 using namespace rocksdb;
 
-// Commands with a priority of their own: 7, as `parts.rs` counts them; with a lifetime: 5.
+// Commands with a priority of their own: 6, as `parts.rs` counts them; with a lifetime: 5.
 int TestHints(const std::string& target) {
   Rig rig(target);
   const std::string block(4096, 'h');
@@ -66,11 +66,5 @@ int TestHints(const std::string& target) {
   OK(rig.fs->Poll(handles, 1));
   CHECK(done);
   free(handle);
-
-  std::unique_ptr<FSRandomRWFile> both;
-  OK(rig.fs->NewRandomRWFile("/hinted", FileOptions(), &both, nullptr));
-  OK(both->Write(0, block, urgent(Env::IO_LOW), nullptr));  // priority
-  OK(both->Write(0, block, kIo, nullptr));
-  OK(both->Close(kIo, nullptr));
   return 0;
 }

@@ -49,7 +49,7 @@ fn priorities_and_lifetimes_reach_the_device() {
     };
     assert_eq!(counted(), [0, 0]);
     run(engine(dir.path(), "hints", served.socket().to_str().unwrap()));
-    assert_eq!(counted(), [7, 5]);
+    assert_eq!(counted(), [6, 5]);
     run(engine(dir.path(), "engine", served.socket().to_str().unwrap()));
     let [prioritized, lives] = counted();
     assert!(prioritized > 20 && lives > 20, "compactions, logs and tables: {prioritized}, {lives}");
