@@ -123,8 +123,9 @@ impl Commits {
         sent.map_err(|e| Fault::of(code::IOERR_WRITE, e, || shown("write", database)))
     }
 
-    /// The same in the middle of what SQLite undoes after an error: where the journal is still kept, nothing of the
-    /// transaction is in the device, and nothing of it waits any more.
+    /// The same for a call after whose failure SQLite undoes the whole transaction: where the journal is still kept,
+    /// the device has nothing of it, and nothing of it waits any more. (Of several files that commit without a
+    /// super-journal one may be there as a whole: what undoes it has no room either, and it stays.)
     pub fn send_or_undo(&self, client: &Client, database: &[u8]) -> Done {
         let sent = self.send(client, database);
         if sent.is_err() && self.keeps(database) {

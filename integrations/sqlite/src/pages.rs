@@ -2,7 +2,8 @@
 //!
 //! SQLite writes a journal so that pages which reached the database can be undone. Where none has, there is nothing to
 //! undo: the pages wait here, and the sync that ends them makes all of them one atomic, durable command. See
-//! `Stored::sync` and docs/engines/SQLITE.md.
+//! `Stored::sync` and docs/engines/SQLITE.md. When the journal has become too long to be kept, they wait on for the
+//! next call on the database, behind it.
 
 use crate::atomic::Gathered;
 use std::io;

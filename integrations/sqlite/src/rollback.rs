@@ -90,7 +90,9 @@ impl Io for Rollback {
             self.device.commits.finish(client, self.database())?;
         }
         if !self.journal.takes(at.saturating_add(data.len() as u64)) {
-            self.device.commits.send(client, self.database())?;
+            // The pages wait on, for what the database is asked for next: after an error here SQLite may undo one
+            // statement and go on with the transaction that they are of.
+            self.journal.send(client)?;
         }
         if self.database().is_empty() {
             // Under another name (a SQLite with names of 8 and 3 letters): no database is known that it must precede.

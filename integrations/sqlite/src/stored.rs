@@ -231,8 +231,10 @@ impl Stored {
 
     fn grow(&mut self, hint: i64) -> Done<c_int> {
         let hint = u64::try_from(hint).unwrap_or(0);
-        // With a journal that is kept the file grows behind its commit: nothing could cut it off again.
-        if self.chunk > 0 && !self.device.commits.keeps(&self.name.path) && hint > self.size()? {
+        // With a journal that is kept the file grows behind its commit: nothing could cut it off again. And no page
+        // that waits is sent for what SQLite takes no error of.
+        let plain = !self.waits() && !self.device.commits.keeps(&self.name.path);
+        if self.chunk > 0 && plain && hint > self.size()? {
             self.settled = false;
             self.truncate(hint)?;
         }

@@ -181,6 +181,35 @@ fn a_transaction_that_found_no_room_leaves_nothing_to_a_connection_that_keeps_it
 }
 
 #[test]
+fn a_statement_that_found_no_room_for_its_journal_costs_the_transaction_no_page() {
+    let mut refused = 0;
+    // Room for the journal, which gets too long to be kept in the second statement, and then for a part of the pages.
+    for left in (4..16).map(|half| half << 19) {
+        let memory = Memory::new(64 << 20, Way::Kept);
+        let db = rows_of_a_page(&memory, "a.db", 1600);
+        db.execute_batch("pragma cache_size = 480; update t set z = 1; create unique index i on t(z, x)").unwrap();
+        fill(&memory, left);
+        assert_eq!(code(db.execute_batch("begin; update t set z = 2 where x <= 1150")), 0);
+        let second = code(db.execute_batch("update t set z = 3 where x > 1150"));
+        memory.client().remove_file("/filler").unwrap();
+        let third = if second == 0 { 3 } else { 1 };
+        let is_open = !db.is_autocommit();
+        let sum = if is_open { 2 * 1150 + third * 450 } else { 1600 };
+        if is_open {
+            db.execute_batch("commit").unwrap();
+        }
+        refused += i32::from(second != 0 && is_open);
+        let told = format!("{left} bytes, {second}, open: {is_open}");
+        assert_eq!(one::<i64>(&db, "select sum(z) from t"), sum, "{told}");
+        drop(db);
+        let db = memory.open("a.db");
+        assert_eq!(one::<i64>(&db, "select sum(z) from t"), sum, "{told}");
+        assert_eq!(one::<String>(&db, "pragma integrity_check"), "ok", "{told}");
+    }
+    assert!(refused > 0, "no statement was undone alone");
+}
+
+#[test]
 fn a_journal_that_has_ended_does_not_become_a_file() {
     for (mode, then) in MODES.into_iter().flat_map(|mode| ["memory", "off", "wal"].map(|then| (mode, then))) {
         let memory = Memory::new(64 << 20, Way::Kept);
