@@ -195,12 +195,16 @@ fn judge(state: CowImage, case: Case, least: i64, target: &Path) -> Result<[usiz
     }
 }
 
+/// Cuts of commits with many small pages, which are some thousand events: evenly, where no other number is asked for.
+const SCATTERED_CUTS: u64 = 600;
+
 /// Cuts: `WELDFS_SQLITE_CUTS` of them, evenly; else one at every event.
 fn every_cut(case: Case) {
     let dir = tempfile::tempdir().unwrap();
     let (recording, begun, acknowledged) = commit(case, dir.path());
     let end = recording.len();
-    let wanted = std::env::var("WELDFS_SQLITE_CUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(u64::MAX);
+    let most = if case.work == Work::Scattered { SCATTERED_CUTS } else { u64::MAX };
+    let wanted = std::env::var("WELDFS_SQLITE_CUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(most);
     let stride = ((end - begun) / wanted).max(1);
     let (mut replayer, mut cuts, mut amid) = (Replayer::new(&recording, 0), 0, [0, 0]);
     for cut in (begun..=end).step_by(stride as usize) {
