@@ -153,12 +153,6 @@ impl Io for Rollback {
         }
     }
 
-    fn stats(&mut self) -> Done<Option<String>> {
-        let stats = self.device.client()?.stats_json();
-        let failed = |e| Fault::of(code::IOERR, e, || format!("counters of the device of {}", self.name));
-        stats.map(Some).map_err(failed)
-    }
-
     fn control(&mut self, control: Control) -> Done<c_int> {
         match control {
             // Answered for any file.

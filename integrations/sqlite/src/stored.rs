@@ -477,3 +477,47 @@ impl Io for Stored {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rollback;
+    use weldfs::{Client, OpenOptions};
+    use weldfs_kernel_shim::{Embedded, Source};
+    use weldfs_storagefs::device::DeviceConfig;
+
+    fn connection(device: &Arc<Device>) -> Box<Stored> {
+        let name = Name { target: "d.img".into(), path: b"/a.db".to_vec() };
+        let options = OpenOptions::new().read(true).write(true).create(true);
+        let file = device.client().unwrap().open("/a.db", &options).unwrap();
+        Box::new(Stored::new(device.clone(), name, Kind::Database, file).unwrap())
+    }
+
+    /// Whose removal of a journal would not be durable then, though its commit is acknowledged with that.
+    #[test]
+    fn a_sync_that_is_owed_is_not_paid_by_a_connection_that_does_not_write() {
+        let embedded = Embedded::open(&Source::Ram(64 << 20), DeviceConfig::default()).unwrap();
+        let client = Client::with(Arc::new(embedded)).unwrap();
+        let device = Arc::new(Device::over(client, Way::Written).unwrap());
+        let (mut writer, mut reader) = (connection(&device), connection(&device));
+        for level in [Level::Shared, Level::Reserved] {
+            writer.lock(level as c_int).unwrap();
+        }
+        let flags = code::OPEN_READWRITE | code::OPEN_CREATE | code::OPEN_MAIN_JOURNAL;
+        let name = Name { target: "d.img".into(), path: b"/a.db-journal".to_vec() };
+        let (mut journal, _) = rollback::open(device.clone(), name, flags).unwrap();
+        journal.write(&[0xd9; 512], 0).unwrap();
+        writer.lock(Level::Exclusive as c_int).unwrap();
+        writer.write(&[1; 4096], 0).unwrap();
+        assert!(writer.control(Control::Sync(false)).is_err(), "it is no answer");
+        writer.sync().unwrap();
+        assert!(device.commits.owed(b"/a.db"));
+        // It comes too late to read, lets go of what it did not get, and closes.
+        assert!(reader.lock(Level::Shared as c_int).is_err());
+        reader.unlock(Level::None as c_int).unwrap();
+        reader.close().unwrap();
+        assert!(device.commits.owed(b"/a.db"), "the end of the journal has to be durable still");
+        writer.unlock(Level::None as c_int).unwrap();
+        assert!(!device.commits.owed(b"/a.db"), "the one that writes pays");
+    }
+}
