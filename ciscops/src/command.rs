@@ -197,6 +197,7 @@ pub enum Op {
         h: Handle,
         at: At,
         out: PoolRange,
+        watch: u32,
     },
     Write {
         h: Handle,

@@ -160,17 +160,15 @@ fn check(op: &Op) -> Result<(), Errno> {
             check_look(look, watch)?;
             open_flags(flags)
         }
-        Op::Read { at, out, .. } => match at {
-            crate::At::End => Err(Errno::INVAL),
-            _ => place(at, out.len),
-        },
+        Op::Read { at: crate::At::End, .. } => Err(Errno::INVAL),
+        Op::Read { watch, .. } | Op::ReadDirPlus { watch, .. } if watch > WATCHES => Err(Errno::INVAL),
+        Op::Read { at, out, .. } => place(at, out.len),
         Op::Write { at, src, .. } | Op::WriteVerified { at, src, .. } => place(at, src.len),
         // When it commits, it is not known what was current when it was collected.
         Op::TxnWrite { at, src, .. } => fused_place(at, src.len),
         Op::Truncate { size, .. } => offset(size),
         Op::Fallocate { len: 0, .. } => Err(Errno::INVAL),
         Op::Fallocate { off, len, .. } => span(off, len),
-        Op::ReadDirPlus { watch, .. } if watch > WATCHES => Err(Errno::INVAL),
         Op::ReadDir { cookie, .. } | Op::ReadDirPlus { cookie, .. } => offset(cookie),
         Op::Batch { items, results } => check_batch(items, results),
         Op::ChecksumRange { offset, len, .. } => span(offset, len),

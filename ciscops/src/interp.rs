@@ -29,6 +29,9 @@ pub const ROOT_HERE: u64 = 1 << 60;
 pub const WATCHED: u64 = 1 << 59;
 /// With it: the file's content follows, all of it.
 pub const WHOLE: u64 = 1 << 58;
+/// With [`WATCHED`], of a read's second result: the watch begins with this read, and says nothing of bytes that were
+/// read before.
+pub const ANEW: u64 = 1 << 58;
 
 /// Bit of a posted command's second result: what it changed is in the record of a command before it.
 pub const MERGED: u64 = 1 << 57;
@@ -386,7 +389,7 @@ async fn single<T: Target>(op: &Op, paths: &Paths, pool: &SharedRegion, t: &mut 
             let created = if opened.created { CREATED } else { 0 };
             Ok((handle.to_wire(), opened.mode as u64 | created))
         }
-        Op::Read { h, at, out } => read(h, at, out, pool, t).await,
+        Op::Read { h, at, out, .. } => read(h, at, out, pool, t).await,
         Op::Write { h, at, src } => write(h, at, Source::Shared(pool.slice(src)?), t).await,
         Op::WriteVerified { h, at, src, kind: ChecksumKind::Crc32c, sum } => {
             t.file(h, Access::WRITE).await?;

@@ -132,7 +132,7 @@ op_table! {
         watch: Imm32(4)
     }
     Close = 2, "close", false { h: Handle }
-    Read = 3, "read", false { h: Handle, at: At(OffsetHigh::Offset), out: A(Bytes) }
+    Read = 3, "read", false { h: Handle, at: At(OffsetHigh::Offset), out: A(Bytes), watch: Imm32(0) }
     Write = 4, "write", false { h: Handle, at: At(OffsetHigh::Offset), src: A(Bytes) }
     Truncate = 5, "truncate", false { h: Handle, size: Offset }
     Fallocate = 6, "fallocate", false { h: Handle, mode: KIND, off: Offset, len: Imm64(0) }

@@ -17,13 +17,15 @@ pub(crate) struct Asked {
     pub(crate) room: PoolRange,
     /// The number of the watch, from 1; 0: nothing is asked for.
     pub(crate) watch: u32,
+    /// It is asked for one that it has.
+    pub(crate) is_again: bool,
     until: Instant,
 }
 
 impl Asked {
     /// Nothing.
     pub(crate) fn none() -> Asked {
-        Asked { room: PoolRange::EMPTY, watch: 0, until: Instant::now() }
+        Asked { room: PoolRange::EMPTY, watch: 0, is_again: false, until: Instant::now() }
     }
 
     /// Attributes, and where the file is read, its content. Nothing where there is no room for it now.
@@ -35,9 +37,25 @@ impl Asked {
     /// A watch, with room for so many bytes.
     pub(crate) fn bytes(queue: &mut Queue, bytes: u32) -> Asked {
         let now = Instant::now();
-        let Some(watch) = queue.looks().free(now) else { return Asked::none() };
+        match queue.looks().free(now) {
+            Some(watch) => Asked::numbered(queue, (watch, now), bytes),
+            None => Asked::none(),
+        }
+    }
+
+    /// A watch that this client has, for longer, with room for so many bytes.
+    pub(crate) fn again(queue: &mut Queue, number: u32, bytes: u32) -> Asked {
+        Asked { is_again: true, ..Asked::numbered(queue, (number, Instant::now()), bytes) }
+    }
+
+    fn numbered(queue: &mut Queue, (number, now): (u32, Instant), bytes: u32) -> Asked {
         let Ok(room) = queue.alloc(bytes) else { return Asked::none() };
-        Asked { room, watch: watch + 1, until: now + Duration::from_nanos(WATCH_NS) }
+        Asked { room, watch: number + 1, is_again: false, until: now + Duration::from_nanos(WATCH_NS) }
+    }
+
+    /// The watch was granted for longer.
+    pub(crate) fn go_on(&self, queue: &mut Queue, watch: &mut Watch) {
+        queue.looks().go_on(watch, self.until);
     }
 
     /// What came with an open's answer. The range goes back in any case.

@@ -123,7 +123,7 @@ impl<'c, 'd> Batch<'c, 'd> {
 
     /// As [`Raw::read`] of at most one payload; the result is the bytes read.
     pub fn read(&mut self, h: Handle, at: At, room: impl Into<Room<'d>>) -> &mut Self {
-        self.add(Op::Read { h, at, out: PoolRange::EMPTY }, b"", None, Some(room.into()))
+        self.add(Op::Read { h, at, out: PoolRange::EMPTY, watch: 0 }, b"", None, Some(room.into()))
     }
 
     /// As [`Raw::write`] of at most one payload; the result is the bytes written, result2 where they went.
@@ -353,7 +353,7 @@ fn placed(op: Op, path: PoolRange, src: PoolRange, out: PoolRange) -> Op {
         Op::OpenReadWriteClose { base, flags, mode, read_off, at, .. } => {
             Op::OpenReadWriteClose { base, path, flags, mode, read_off, out, at, src }
         }
-        Op::Read { h, at, .. } => Op::Read { h, at, out },
+        Op::Read { h, at, .. } => Op::Read { h, at, out, watch: 0 },
         Op::Write { h, at, .. } => Op::Write { h, at, src },
         Op::WriteVerified { h, at, kind, sum, .. } => Op::WriteVerified { h, at, src, kind, sum },
         Op::StatPath { base, nofollow, .. } => Op::StatPath { base, path, nofollow, out },

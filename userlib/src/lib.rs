@@ -9,8 +9,8 @@
 //! * `outcome`: what became of a command, asked after a crash.
 //! * `call`: one call becomes one command; `buf`: its operands, ordinary memory or zero-copy pool buffers.
 //! * `channel`: each thread's queue pair; `queue`: commands in, completions out; `spin`, `slab`, `fork` help it.
-//! * `posting`, `lease`: changes that are published and not waited for. `look`, `listing`: what came along with an
-//!   open, and a directory, as long as the device vouches for it; `asked` asks for them.
+//! * `posting`, `lease`: changes that are published and not waited for. `look`, `listing`, `watched`: what came along
+//!   with an open, a directory, and what reads brought, as long as the device vouches for it; `asked` asks for them.
 //! * `aio`: asynchronous submission: futures, callbacks, an eventfd, on queue pairs of their own.
 //! * `connector`: the seam to the control plane; `socket`: the connector to a serving device; `kept`: the descriptors
 //!   that are this library's own.
@@ -49,6 +49,7 @@ pub mod socket;
 mod spin;
 mod txn;
 mod virt;
+mod watched;
 
 pub use aio::{AsyncQueue, Pending, QueueBuf};
 pub use batch::Batch;
@@ -76,6 +77,7 @@ pub use raw::{Raw, Written};
 pub use socket::{FD_HIGH, SocketConnector};
 pub use txn::{ItemFault, Transaction};
 pub use virt::{VirtFile, VirtFound, VirtList};
+pub use watched::{Kept, Watched};
 pub use weldfs_ciscops::flags::SetAttrMask;
 pub use weldfs_ciscops::flags::{
     AccessMask, ChecksumKind, FallocMode, LockKind, LockSpace, OpenFlags, RenameFlags, Whence, XattrFlags,

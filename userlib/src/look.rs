@@ -2,8 +2,8 @@
 //! vouches for them (docs/COMMANDS.md, "Looks").
 
 use crate::fork;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use weldfs_ciscops::StatBody;
 use weldfs_ciscops::limits::WATCHES;
@@ -24,8 +24,9 @@ pub(crate) struct Watch {
     generation: u32,
     number: u32,
     until: Instant,
-    /// True until it is of no use any more.
-    in_use: InUse,
+    /// Which of those with its number; and which is the one now, none once it is of no use any more.
+    id: u64,
+    users: Users,
 }
 
 impl Watch {
@@ -36,19 +37,23 @@ impl Watch {
         // The bit first. It may be that of another look, which has the same number now: then this one was of no use any
         // more, or too old, before the other was asked for, and that is seen after the bit. And a device that follows
         // one that died changes nothing before the time is over: what the bit says was true when it was looked at.
-        memory.is_watched(self.number)
-            && self.in_use.load(Ordering::Acquire)
-            && !memory.is_closed()
-            && Instant::now() < self.until
+        memory.is_watched(self.number) && self.in_use() && !memory.is_closed() && Instant::now() < self.until
+    }
+
+    fn in_use(&self) -> bool {
+        self.users.get(self.number as usize).is_some_and(|user| user.load(Ordering::Acquire) == self.id)
     }
 
     pub(crate) fn end(&self) {
-        self.in_use.store(false, Ordering::Release);
+        if let Some(user) = self.users.get(self.number as usize) {
+            let _ = user.compare_exchange(self.id, 0, Ordering::Release, Ordering::Relaxed);
+        }
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
+        self.end();
         if self.generation != fork::generation() {
             // What is mapped there now, if anything, is not this memory.
             std::mem::forget(self.memory.take());
@@ -91,35 +96,52 @@ impl Look {
 }
 
 /// Which watches of a queue pair are in use.
-#[derive(Default)]
 pub(crate) struct Looks {
-    places: [Place; WATCHES as usize],
+    /// By number: which watch it is, 0 for none. Each that relies on one has a share of this.
+    users: Users,
+    until: [Option<Instant>; WATCHES as usize],
+    last: u64,
 }
 
-/// Whoever relies on a watch has a share of this.
-type InUse = Arc<AtomicBool>;
+type Users = Arc<[AtomicU64; WATCHES as usize]>;
 
-#[derive(Clone, Default)]
-struct Place {
-    in_use: Weak<AtomicBool>,
-    until: Option<Instant>,
+impl Default for Looks {
+    fn default() -> Looks {
+        let users = Arc::new([const { AtomicU64::new(0) }; WATCHES as usize]);
+        Looks { users, until: [None; WATCHES as usize], last: 0 }
+    }
 }
 
 impl Looks {
-    /// One that no look relies on.
+    /// One that nothing relies on.
     pub(crate) fn free(&self, now: Instant) -> Option<u32> {
-        let used = |place: &Place| {
-            let alive = || place.in_use.upgrade().is_some_and(|in_use| in_use.load(Ordering::Relaxed));
-            place.until.is_some_and(|until| now < until) && alive()
+        let used = |(until, user): (&Option<Instant>, &AtomicU64)| {
+            until.is_some_and(|until| now < until) && user.load(Ordering::Relaxed) != 0
         };
-        self.places.iter().position(|place| !used(place)).map(|at| at as u32)
+        self.until.iter().zip(&*self.users).position(|place| !used(place)).map(|at| at as u32)
     }
 
-    /// One of them, which was granted, is in use from now on.
+    /// One of them, which was granted, is in use from now on. Takes no memory.
     pub(crate) fn begin(&mut self, memory: QueueMemory, number: u32, until: Instant) -> Option<Watch> {
-        let in_use = Arc::new(AtomicBool::new(true));
-        let place = self.places.get_mut(number as usize)?;
-        *place = Place { in_use: Arc::downgrade(&in_use), until: Some(until) };
-        Some(Watch { memory: Some(memory), generation: fork::generation(), number, until, in_use })
+        self.last += 1;
+        *self.until.get_mut(number as usize)? = Some(until);
+        self.users.get(number as usize)?.store(self.last, Ordering::Release);
+        let (generation, users) = (fork::generation(), self.users.clone());
+        Some(Watch { memory: Some(memory), generation, number, until, id: self.last, users })
+    }
+
+    /// The number of a watch that may be asked for again: it is one of this queue pair, and what it had been granted
+    /// for is not another's by now.
+    pub(crate) fn again(&self, memory: &QueueMemory, watch: &Watch) -> Option<u32> {
+        let here = watch.generation == fork::generation() && watch.memory.as_ref().is_some_and(|m| m.is_same(memory));
+        (here && watch.in_use() && memory.is_watched(watch.number)).then_some(watch.number)
+    }
+
+    /// It was granted again.
+    pub(crate) fn go_on(&mut self, watch: &mut Watch, until: Instant) {
+        watch.until = until;
+        if let Some(place) = self.until.get_mut(watch.number as usize) {
+            *place = Some(until);
+        }
     }
 }

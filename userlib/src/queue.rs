@@ -7,7 +7,7 @@ use crate::client::Session;
 use crate::connector::{Here, QueueParts, Transport};
 use crate::fork;
 use crate::lease::Posted;
-use crate::look::Looks;
+use crate::look::{Looks, Watch};
 use crate::slab::Slab;
 use crate::spin::Spin;
 use std::os::fd::OwnedFd;
@@ -470,6 +470,11 @@ impl Queue {
     }
 
     /// Its watches.
+    /// The number of a watch of this queue pair that may be asked for again.
+    pub(crate) fn again(&self, watch: &Watch) -> Option<u32> {
+        self.looks.again(self.memory(), watch)
+    }
+
     pub(crate) fn looks(&mut self) -> &mut Looks {
         &mut self.looks
     }

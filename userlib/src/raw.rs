@@ -215,7 +215,7 @@ impl<'c> Raw<'c> {
     }
 
     fn read_one(&self, h: Handle, at: At, room: Room<'_>) -> Result<usize, Errno> {
-        let cqe = self.call([], [room], |[], [out]| Op::Read { h, at, out }, by_result)?;
+        let cqe = self.call([], [room], |[], [out]| Op::Read { h, at, out, watch: 0 }, by_result)?;
         cqe.ok().map(|(n, _)| n as usize)
     }
 

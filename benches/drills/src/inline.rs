@@ -48,7 +48,7 @@ impl Drill {
         self.number += 1;
         match kind {
             "nop" => Op::Nop,
-            "read" => Op::Read { h, at: At::Offset(n % BLOCKS * 4096), out },
+            "read" => Op::Read { h, at: At::Offset(n % BLOCKS * 4096), out, watch: 0 },
             "append" => Op::Write { h, at: At::End, src },
             "append_checksum_write" => Op::AppendChecksumWrite { h, kind: ChecksumKind::Crc32c, src },
             "stat" => Op::Stat { h, out: PoolRange { len: 256, ..out } },

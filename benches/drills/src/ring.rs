@@ -264,7 +264,7 @@ impl Drill {
         let block = number % FILES * 4096;
         match kind {
             "nop" => Op::Nop,
-            "read" => Op::Read { h: table, at: At::Offset(block), out: out(4096) },
+            "read" => Op::Read { h: table, at: At::Offset(block), out: out(4096), watch: 0 },
             "append" => Op::Write { h: log, at: At::End, src },
             "append_checksum_write" => Op::AppendChecksumWrite { h: log, kind: ChecksumKind::Crc32c, src },
             "read_checksum_verify" => {

@@ -113,7 +113,7 @@ impl WeldFs {
                 Op::OpenWriteClose => {
                     Fused::OpenWriteClose { base: self.folder, path, flags, mode, at: At::Offset(0), src }
                 }
-                Op::Read => Fused::Read { h: self.records, at: At::Offset(n % ROUND * SIZE as u64), out },
+                Op::Read => Fused::Read { h: self.records, at: At::Offset(n % ROUND * SIZE as u64), out, watch: 0 },
                 Op::Stat => {
                     Fused::StatPath { base: self.folder, path, nofollow: false, out: PoolRange { len: STAT, ..out } }
                 }

@@ -89,7 +89,7 @@ impl Tenant {
                 let at = At::Offset(self.random() % (self.span() / bytes) * bytes);
                 let writes = self.load.kind == Kind::Random && self.random() & 1 == 1;
                 let room = self.rooms[place];
-                if writes { Op::Write { h, at, src: room } } else { Op::Read { h, at, out: room } }
+                if writes { Op::Write { h, at, src: room } } else { Op::Read { h, at, out: room, watch: 0 } }
             }
         };
         Command::new(0, op).with_durability(Durability::Volatile)

@@ -112,7 +112,7 @@ impl Weld {
         let opened = self.run(Op::open(base, path, flags, 0o644), false)?;
         let h = Handle::from_wire(opened.result);
         if flags.contains(OpenFlags::READ) {
-            let read = self.run(Op::Read { h, at: At::Offset(0), out: self.room(step) }, false)?;
+            let read = self.run(Op::Read { h, at: At::Offset(0), out: self.room(step), watch: 0 }, false)?;
             self.check_read(step, read.result)?;
         }
         if flags.contains(OpenFlags::WRITE) {

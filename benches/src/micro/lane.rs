@@ -267,7 +267,7 @@ impl Lane {
                 let record = record(slot.number);
                 Op::Write { h, at: At::Offset(record * size), src: self.payload(job, at, record)? }
             }
-            Read => Op::Read { h, at: At::Offset(record(slot.number) * size), out: self.room(job, at) },
+            Read => Op::Read { h, at: At::Offset(record(slot.number) * size), out: self.room(job, at), watch: 0 },
             OpenReadCloseBatched | OpenWriteCloseBatched => self.batch(job, at)?,
             OpenWriteClose => Op::OpenWriteClose {
                 base,
@@ -389,20 +389,22 @@ impl Lane {
                 (Op::open(job.folder, path, flags, 0), false)
             }
             (OpenReadClose | OpenReadCloseCopied | OpenReadWriteClose, 1) => {
-                (Op::Read { h: slot.handle, at: At::Offset(0), out: self.room(job, at) }, false)
+                (Op::Read { h: slot.handle, at: At::Offset(0), out: self.room(job, at), watch: 0 }, false)
             }
             (OpenReadWriteClose, 2) => {
                 let src = self.payload(job, at, files::pick(slot.number, files::FILES))?;
                 (Op::Write { h: slot.handle, at: At::Offset(0), src }, true)
             }
             (OpenWriteClose | OpenReadClose | OpenReadCloseCopied | OpenReadWriteClose, _) => (close, false),
-            (ReadModifyWrite, 0) => (Op::Read { h, at: At::Offset(record * size), out: self.room(job, at) }, false),
+            (ReadModifyWrite, 0) => {
+                (Op::Read { h, at: At::Offset(record * size), out: self.room(job, at), watch: 0 }, false)
+            }
             (ReadModifyWrite, _) => (Op::Write { h, at: At::Offset(record * size), src: self.room(job, at) }, true),
             (ReadModifyWriteNarrow, step) => {
                 let field = PoolRange::new(slot.out.off + FIELD_AT as u32, FIELD as u32);
                 let place = At::Offset(record * size + FIELD_AT as u64);
                 match step {
-                    0 => (Op::Read { h, at: place, out: field }, false),
+                    0 => (Op::Read { h, at: place, out: field, watch: 0 }, false),
                     _ => (Op::Write { h, at: place, src: field }, true),
                 }
             }

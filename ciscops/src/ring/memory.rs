@@ -131,6 +131,11 @@ impl QueueMemory {
         self.load(Word::Watches, Ordering::Acquire) & 1 << (watch % WATCHES) == 0
     }
 
+    /// Whether this is the same memory, as mapped here.
+    pub fn is_same(&self, other: &QueueMemory) -> bool {
+        self.base == other.base
+    }
+
     /// Whether the device has closed the queue.
     #[inline]
     pub fn is_closed(&self) -> bool {

@@ -81,7 +81,7 @@ fn masked_sqe() -> impl Strategy<Value = Sqe> {
         if spec.opcode == Opcode::SetKey {
             sqe.length = KeyKind::from_wire(u64::from(sqe.aux as u8)).map_or(1, KeyKind::bytes);
         }
-        if matches!(spec.opcode, Opcode::Open | Opcode::ReadDirPlus) && shape > 3 {
+        if matches!(spec.opcode, Opcode::Open | Opcode::Read | Opcode::ReadDirPlus) && shape > 3 {
             // A watch, or none; with room for what comes along, or without.
             let watch = u128::from_le_bytes(sqe.imm) >> 32 & 31;
             let at = if spec.opcode == Opcode::Open { 32 } else { 0 };
@@ -190,6 +190,9 @@ fn what_comes_along_has_a_watch_and_room() {
     let list = |watch| Op::ReadDirPlus { h: Handle::ROOT, cookie: 0, out: PoolRange::new(0, 9), watch };
     assert!(decode(Command::new(1, list(limits::WATCHES)).encode()).is_ok());
     assert_eq!(decode(Command::new(1, list(limits::WATCHES + 1)).encode()), Err(Errno::INVAL));
+    let read = |watch| Op::Read { h: Handle::ROOT, at: At::Offset(0), out: PoolRange::new(0, 9), watch };
+    assert!(decode(Command::new(1, read(limits::WATCHES)).encode()).is_ok());
+    assert_eq!(decode(Command::new(1, read(limits::WATCHES + 1)).encode()), Err(Errno::INVAL));
 }
 
 #[test]
@@ -232,7 +235,7 @@ fn each_refusal_has_its_errno() {
         (write_at(0, limits::ATOMIC_WRITE_MAX + 1), Err(Errno::TOOBIG)),
         (Op::Write { h, at: At::End, src: r(POOL - 1, 2) }, Err(Errno::FAULT)),
         (Op::Write { h, at: At::End, src: r(u32::MAX, 1 << 20) }, Err(Errno::FAULT)),
-        (Op::Read { h, at: At::End, out: r(0, 1) }, Err(Errno::INVAL)),
+        (Op::Read { h, at: At::End, out: r(0, 1), watch: 0 }, Err(Errno::INVAL)),
         (Op::Truncate { h, size: max }, Ok(())),
         (Op::Truncate { h, size: max + 1 }, Err(Errno::INVAL)),
         (Op::Fallocate { h, mode: FallocMode::Punch, off: 0, len: 0 }, Err(Errno::INVAL)),
@@ -297,7 +300,7 @@ fn only_commands_with_a_transaction_are_detectable() {
     ] {
         assert_eq!(decode(Command::new(0, op).detectable().encode()), Err(Errno::INVAL), "{op:?}");
     }
-    for op in [write_at(0, 1), Op::Truncate { h, size: 1 }, Op::Read { h, at: At::Current, out }] {
+    for op in [write_at(0, 1), Op::Truncate { h, size: 1 }, Op::Read { h, at: At::Current, out, watch: 0 }] {
         assert!(decode(Command::new(0, op).detectable().encode()).unwrap().detectable, "{op:?}");
     }
 }

@@ -24,7 +24,7 @@ fn unfused(toy: &mut Toy, op: &Op) -> Result<(), Errno> {
                         To::Scratch | To::Discard => PoolRange::new(ARG_AT + 4096, span.len),
                     };
                     toy.pool.slice(PoolRange::new(ARG_AT + 4096, 4096)).unwrap().zero();
-                    let n = done(toy.run(Op::Read { h: h.unwrap(), at: At::Offset(span.off), out }))?.0;
+                    let n = done(toy.run(Op::Read { h: h.unwrap(), at: At::Offset(span.off), out, watch: 0 }))?.0;
                     let bytes = toy.get(out.off, out.len as usize);
                     if span.whole && n < span.len as u64 {
                         return Err(Errno::NODATA);
@@ -354,12 +354,12 @@ fn current_moves_by_what_was_transferred() {
     let h = toy.open(b"a", OpenFlags::READ | OpenFlags::WRITE).unwrap();
     let out = PoolRange::new(OUT_AT, 4);
     let (src, at) = (PoolRange::new(SRC_AT, 2), At::Current);
-    assert_eq!(toy.run(Op::Read { h, at, out }).result2, 0);
+    assert_eq!(toy.run(Op::Read { h, at, out, watch: 0 }).result2, 0);
     assert_eq!(toy.run(Op::Write { h, at, src }).result2, 4);
-    assert_eq!(toy.run(Op::Read { h, at: At::Offset(1), out }).result2, 1);
-    let o = toy.run(Op::Read { h, at, out });
+    assert_eq!(toy.run(Op::Read { h, at: At::Offset(1), out, watch: 0 }).result2, 1);
+    let o = toy.run(Op::Read { h, at, out, watch: 0 });
     assert_eq!((o.result, o.result2), (4, 6));
-    assert_eq!(toy.run(Op::Read { h, at, out }).result, 0, "end of file");
+    assert_eq!(toy.run(Op::Read { h, at, out, watch: 0 }).result, 0, "end of file");
     assert_eq!(toy.state.files[0], b"0123XY6789");
 }
 

@@ -92,7 +92,7 @@ impl Client<'_> {
     fn read(&mut self, f: FileSlot, off: u64, len: u64) -> Done<Vec<u8>> {
         let h = self.files[f.0 as usize].unwrap().h;
         let out = PoolRange::new(ARG_AT, len as u32);
-        let n = done(self.toy.run(Op::Read { h, at: At::Offset(off), out }))?.0;
+        let n = done(self.toy.run(Op::Read { h, at: At::Offset(off), out, watch: 0 }))?.0;
         Ok(self.toy.get(ARG_AT, n as usize))
     }
 
@@ -157,7 +157,7 @@ impl Client<'_> {
             Micro::Use { file, h, need } => {
                 let empty = PoolRange::new(ARG_AT, 0);
                 if need.contains(Access::READ) {
-                    done(self.toy.run(Op::Read { h, at: At::Offset(0), out: empty }))?;
+                    done(self.toy.run(Op::Read { h, at: At::Offset(0), out: empty, watch: 0 }))?;
                 }
                 if need.contains(Access::WRITE) {
                     done(self.toy.run(Op::Write { h, at: At::Offset(0), src: empty }))?;

@@ -297,7 +297,7 @@ impl Real {
         match op {
             model::Op::Read { slot, at: place, len } => {
                 let out = PoolRange::new(self.out, *len as u32);
-                let o = self.run(Op::Read { h: self.slot(*slot), at: at(*place), out })?;
+                let o = self.run(Op::Read { h: self.slot(*slot), at: at(*place), out, watch: 0 })?;
                 Ok(self.taken(o.result))
             }
             model::Op::Write { slot, at: place, data } => {

@@ -52,6 +52,10 @@ impl<const N: usize> Deref for Text<N> {
     }
 }
 
+/// Bytes of what was read that a process keeps at most, whatever the variable says, and if it says nothing.
+pub const CACHE_MAX: usize = 256 << 20;
+const CACHE_DEFAULT: usize = 8 << 20;
+
 /// The settings; they do not change while the process lives.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Config {
@@ -83,6 +87,9 @@ pub struct Config {
     /// What goes without waiting, as text where it is not the default, and as bits.
     pub automerge: Option<Text<LIST_BYTES>>,
     pub merge: u8,
+    /// Bytes that reads may keep, and as text where it is not the default.
+    pub cache: usize,
+    pub cache_text: Option<Text<TOKEN_BYTES>>,
     /// Below which directory of the device the renames between two syncs are one: absolute, in normal form.
     pub atomic: Option<Text<PATH_BYTES>>,
     /// Whether this program is one of them.
@@ -137,7 +144,11 @@ fn read() -> Option<Config> {
     };
     let automerge = variable(b"WELDFS_AUTOMERGE");
     let Some(merge) = crate::patterns::parse(automerge.unwrap_or(b"on")) else {
-        crate::report::fatal(&["WELDFS_AUTOMERGE must be on, off, or some of write,attributes,close,look,names"]);
+        crate::report::fatal(&["WELDFS_AUTOMERGE must be on, off, or some of write,attributes,close,look,names,read"]);
+    };
+    let cache_text = variable(b"WELDFS_CACHE");
+    let Some(cache) = cache_text.map_or(Some(CACHE_DEFAULT), size) else {
+        crate::report::fatal(&["WELDFS_CACHE must be 0 or a size from 64K to 256M"]);
     };
     let atomic = variable(b"WELDFS_ATOMIC").map(|dir| {
         let inner = normal(dir).and_then(|dir| Text::new(&crate::path::inside(&prefix, &dir)?));
@@ -147,6 +158,8 @@ fn read() -> Option<Config> {
         atomic,
         automerge: automerge.and_then(Text::new),
         merge,
+        cache,
+        cache_text: cache_text.and_then(Text::new),
         socket: path("WELDFS_SOCKET", socket),
         user: variable(b"WELDFS_DEVICE_USER").map(|user| Text::new(user).unwrap_or(Text::EMPTY)),
         last: prefix.iter().rposition(|b| *b == b'/').map_or(0, |slash| slash + 1),
@@ -214,6 +227,21 @@ fn normal(path: &[u8]) -> Option<Text<PATH_BYTES>> {
     (!out.is_empty()).then_some(out)
 }
 
+/// What the variable says: bytes, or so many K, M or G (of 1,024); 0, or 64 KiB to `CACHE_MAX`.
+fn size(value: &[u8]) -> Option<usize> {
+    let (digits, unit) = match value.split_last()? {
+        (b'K' | b'k', digits) => (digits, 1 << 10),
+        (b'M' | b'm', digits) => (digits, 1 << 20),
+        (b'G' | b'g', digits) => (digits, 1 << 30),
+        _ => (value, 1),
+    };
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let bytes = std::str::from_utf8(digits).ok()?.parse::<usize>().ok()?.checked_mul(unit)?;
+    (bytes == 0 || (64 << 10..=CACHE_MAX).contains(&bytes)).then_some(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,5 +273,15 @@ mod tests {
         assert_eq!(text.push(b""), Some(()));
         assert_eq!(&text[..], b"abcd");
         assert!(Text::<4>::new(b"abcde").is_none());
+    }
+
+    #[test]
+    fn a_cache_is_a_size_in_its_range() {
+        for (text, bytes) in [("0", 0), ("65536", 65536), ("64K", 65536), ("8M", 8 << 20), ("256m", CACHE_MAX)] {
+            assert_eq!(size(text.as_bytes()), Some(bytes), "{text}");
+        }
+        for odd in ["", "M", "63K", "257M", "1G", "-1", "8MB", "1.5M", "99999999999999999999", "8 M", "+8M"] {
+            assert_eq!(size(odd.as_bytes()), None, "{odd}");
+        }
     }
 }

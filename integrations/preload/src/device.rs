@@ -1,7 +1,7 @@
 //! The one way to the device: a client attached at first need, and the errno of whatever goes wrong.
 
 use crate::abi::Res;
-use crate::patterns::{ATTRIBUTES, CLOSE, LOOK, WRITE};
+use crate::patterns::{ATTRIBUTES, CLOSE, LOOK, READ, WRITE};
 use crate::{config, counts, report, sys, table};
 use std::cell::Cell;
 use std::ffi::CString;
@@ -147,7 +147,7 @@ pub fn open(base: Handle, path: &[u8], oflags: i32, mode: u32, name: &[u8]) -> R
     }
     let merges = |pattern: u8| config::get().is_some_and(|config| config.merge & pattern != 0);
     let lease = flags.contains(OpenFlags::WRITE) && merges(WRITE | ATTRIBUTES | CLOSE);
-    let look = (merges(LOOK) || merges(CLOSE)) && !flags.contains(OpenFlags::PATH);
+    let look = merges(LOOK | CLOSE | READ) && !flags.contains(OpenFlags::PATH);
     let opened = on(|raw| raw.open_with(base, path, (flags, mode), Wishes { lease, look }));
     let noted = opened.and_then(|opened| {
         let noted = table::insert_opened(fd, &opened, u32::from(flags.bits()), name);

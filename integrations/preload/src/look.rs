@@ -4,7 +4,7 @@
 use crate::merge::{count, is_on};
 use crate::patterns::LOOK;
 use crate::place::{Found, PLACE_MAX};
-use crate::{abi, atomic, counts, memory, registry, table};
+use crate::{abi, atomic, counts, memory, pages, registry, table};
 use libc::{c_int, c_void, off_t};
 use std::sync::Arc;
 use weldfs::{Look, StatBody};
@@ -64,6 +64,12 @@ fn copy(content: &[u8], at: u64, buf: *mut c_void, n: usize) -> Option<usize> {
 /// read(2).
 #[inline]
 pub fn read(fd: c_int, buf: *mut c_void, n: usize) -> Option<isize> {
+    table::entry(fd)?;
+    read_whole(fd, buf, n).or_else(|| pages::read(fd, buf, n))
+}
+
+#[inline]
+fn read_whole(fd: c_int, buf: *mut c_void, n: usize) -> Option<isize> {
     loop {
         let Known { open, look, place } = known(fd)?;
         let at = place.offset()?;
@@ -78,6 +84,12 @@ pub fn read(fd: c_int, buf: *mut c_void, n: usize) -> Option<isize> {
 /// pread(2).
 #[inline]
 pub fn read_at(fd: c_int, buf: *mut c_void, n: usize, off: off_t) -> Option<isize> {
+    table::entry(fd)?;
+    read_whole_at(fd, buf, n, off).or_else(|| pages::read_at(fd, buf, n, off))
+}
+
+#[inline]
+fn read_whole_at(fd: c_int, buf: *mut c_void, n: usize, off: off_t) -> Option<isize> {
     let Known { open, look, .. } = known(fd)?;
     // What reaches beyond the largest offset is refused, by the device.
     off.checked_add(off_t::try_from(n).ok()?)?;
@@ -91,6 +103,12 @@ pub fn read_at(fd: c_int, buf: *mut c_void, n: usize, off: off_t) -> Option<isiz
 /// lseek(2), but for holes and data.
 #[inline]
 pub fn seek(fd: c_int, off: off_t, whence: c_int) -> Option<off_t> {
+    table::entry(fd)?;
+    seek_whole(fd, off, whence).or_else(|| pages::seek(fd, off, whence))
+}
+
+#[inline]
+fn seek_whole(fd: c_int, off: off_t, whence: c_int) -> Option<off_t> {
     loop {
         let Known { open, look, place } = known(fd)?;
         let at = place.offset()?;

@@ -3,8 +3,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What may go without waiting, by the name that switches it on, and its bit.
-const PATTERNS: [(&[u8], u8); 5] =
-    [(b"write", WRITE), (b"attributes", ATTRIBUTES), (b"close", CLOSE), (b"look", LOOK), (b"names", NAMES)];
+const PATTERNS: [(&[u8], u8); 6] = [
+    (b"write", WRITE),
+    (b"attributes", ATTRIBUTES),
+    (b"close", CLOSE),
+    (b"look", LOOK),
+    (b"names", NAMES),
+    (b"read", READ),
+];
 /// Writes.
 pub const WRITE: u8 = 1;
 /// Changes of mode, owner and times.
@@ -15,6 +21,8 @@ pub const CLOSE: u8 = 4;
 pub const LOOK: u8 = 8;
 /// Looks at names that are answered by what is known of their directory.
 pub const NAMES: u8 = 16;
+/// Reads that are answered by what earlier ones brought.
+pub const READ: u8 = 32;
 /// Calls that did not wait, in the order of `PATTERNS`.
 static POSTED: [AtomicU64; PATTERNS.len()] = [const { AtomicU64::new(0) }; PATTERNS.len()];
 
@@ -68,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_variable_names_patterns_or_all_or_none_of_them() {
-        assert_eq!(parse(b"on"), Some(WRITE | ATTRIBUTES | CLOSE | LOOK | NAMES));
+        assert_eq!(parse(b"on"), Some(WRITE | ATTRIBUTES | CLOSE | LOOK | NAMES | READ));
         assert_eq!(parse(b"off"), Some(0));
         assert_eq!(parse(b"close,write"), Some(WRITE | CLOSE));
         for odd in [&b""[..], b"yes", b"write,", b"write,,close", b"Write"] {

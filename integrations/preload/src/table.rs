@@ -7,6 +7,7 @@
 use crate::abi::Res;
 use crate::place::Place;
 use crate::promotion::Promotion;
+use crate::reader::Reader;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::ptr::null_mut;
@@ -60,6 +61,9 @@ pub struct Open {
     looked: AtomicBool,
     /// Whether the device takes its close without an answer that is waited for.
     posts: AtomicBool,
+    /// How it is read, and how long it was when it was opened (`u64::MAX`: not known).
+    reader: Mutex<Reader>,
+    size: AtomicU64,
     /// Its offset.
     pub place: Place,
     /// What is known of it at the mount (`promote`).
@@ -118,6 +122,17 @@ impl Open {
         drop(place);
         // A thread that reads by it has its own share of it.
         before.inspect(|look| look.end());
+    }
+
+    /// How it is read, if no other thread is just here, as with the lease.
+    #[inline]
+    pub fn reader(&self) -> Option<MutexGuard<'_, Reader>> {
+        self.reader.try_lock()
+    }
+
+    /// How long it was when it was opened, bytes, if that came along.
+    pub fn size(&self) -> Option<u64> {
+        Some(self.size.load(Ordering::Relaxed)).filter(|size| *size != u64::MAX)
     }
 
     /// Access and status flags, as last seen by this process.
@@ -196,6 +211,8 @@ fn fresh() -> &'static Open {
         look: Mutex::new(None),
         looked: AtomicBool::new(false),
         posts: AtomicBool::new(false),
+        reader: Mutex::new(Reader::new()),
+        size: AtomicU64::new(u64::MAX),
         place: Place::new(),
         kernel: Promotion::new(),
     }))
@@ -228,7 +245,9 @@ fn insert_with(fd: i32, handle: Option<(Handle, u32)>, name: &[u8], brought: Opt
     drop(open.set_lease(brought.and_then(|b| b.lease.clone())));
     let look = brought.and_then(|b| b.look.clone());
     open.posts.store(look.is_some() && brought.is_some_and(|b| b.lease.is_none()), Ordering::Relaxed);
-    open.place.begin(look.as_ref().is_some_and(|look| look.content().is_some()) && reads_only(handle));
+    let regular = |look: &Arc<Look>| look.attributes().mode & libc::S_IFMT == libc::S_IFREG;
+    open.size.store(look.as_ref().map_or(u64::MAX, |look| look.attributes().size), Ordering::Relaxed);
+    open.place.begin(look.as_ref().is_some_and(regular) && reads_only(handle));
     open.set_look(look);
     let (handle, flags) = (handle.map(|h| h.0), handle.map_or(0, |h| h.1));
     open.flags.store(flags, Ordering::Relaxed);

@@ -65,14 +65,18 @@ fn a_claimed_description_shares_its_offset_and_outlives_the_first_handle() {
     let own = b.claim(std::os::fd::AsFd::as_fd(&placeholder.fd), true).unwrap();
     assert_eq!((own.mode, own.flags & RW), (claimed.mode, claimed.flags & RW));
     let out = qb.alloc(64).unwrap();
-    let read = Command::new(0, Op::Read { h: own.handle, at: At::Current, out });
+    let read = Command::new(0, Op::Read { h: own.handle, at: At::Current, out, watch: 0 });
     let n = qb.execute(&read).unwrap().ok().unwrap().0;
     assert_eq!(qb.pool().slice(out).unwrap().to_vec()[..n as usize], *b"first;second");
     qb.execute(&Command::new(0, Op::Close { h: own.handle })).unwrap().ok().unwrap();
     qa.execute(&Command::new(0, Op::Close { h: ha })).unwrap().ok().unwrap();
     let out = qb.alloc(64).unwrap();
-    let n =
-        qb.execute(&Command::new(0, Op::Read { h: claimed.handle, at: At::Offset(0), out })).unwrap().ok().unwrap().0;
+    let n = qb
+        .execute(&Command::new(0, Op::Read { h: claimed.handle, at: At::Offset(0), out, watch: 0 }))
+        .unwrap()
+        .ok()
+        .unwrap()
+        .0;
     assert_eq!(qb.pool().slice(out).unwrap().to_vec()[..n as usize], *b"first;second");
 
     // Both sessions end; only the descriptor holds the description now, and a third session can take it over.

@@ -82,6 +82,9 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command) -> Option<Done
     }
     let mut paths = Paths::default();
     paths.take(cmd, &queue.pool).ok()?;
+    if let Op::Read { watch: 1.., .. } = cmd.op {
+        return read_watched(core, queue, cmd, &paths);
+    }
     if only_looks(&cmd.op) {
         return look(core, queue, cmd, &paths);
     }
@@ -123,6 +126,15 @@ pub(super) fn look(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths
     let mut done = count(cmd, paths, looked.outcome, &looked.counters);
     done.bytes_in += paths.a.len() as u64;
     Some(done)
+}
+
+/// A read whose bytes are watched (`watches`).
+#[cold]
+fn read_watched(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths) -> Option<Done> {
+    let reading = core.watches.begin_read(core, queue, &cmd.op);
+    let mut done = look(core, queue, cmd, paths);
+    core.watches.end_read(core, queue, reading, done.as_mut().map(|done| &mut done.outcome));
+    done
 }
 
 fn is_free(core: &Core, queue: &QueueState, ino: InodeNo) -> bool {

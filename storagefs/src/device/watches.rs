@@ -4,6 +4,8 @@
 //! round, finds them agree. (The promise of a callback, as in AFS: Howard and others, "Scale and Performance in a
 //! Distributed File System", 1988; but what takes it back is a store, and no message.)
 //!
+//! * Reads may be watched, too: the first begins a watch, others go on with it, and as long as it stands what each of
+//!   them brought is as it was. (One that finds it over begins another, and says so.)
 //! * A watch is about one inode, or about several: of a directory, those on the way that its name led there; of a
 //!   listing, the directory and what it lists.
 //! * A watch ends with the first change of its inodes, with its handle, with its session, or when its ring begins
@@ -23,9 +25,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 use smallvec::SmallVec;
-use weldfs_ciscops::interp::{WATCHED, WHOLE};
+use weldfs_ciscops::interp::{ANEW, WATCHED, WHOLE};
 use weldfs_ciscops::limits::WATCH_NS;
-use weldfs_ciscops::{Access, Command, Handle, InodeNo, Op, OpenFlags, PoolRange, Sink, StatBody};
+use weldfs_ciscops::{Access, Command, Handle, InodeNo, Op, OpenFlags, Outcome, PoolRange, Sink, StatBody};
 use weldfs_journal::canary::{Canary, planted};
 use weldfs_locks::Mutex;
 use zerocopy::IntoBytes;
@@ -293,10 +295,71 @@ impl Watches {
         self.table.lock().watches.get(&place).is_some_and(|watch| watch.handle == h)
     }
 
+    /// Before a read. `None` if it asked for no watch, or there is none.
+    pub fn begin_read(&self, core: &Core, queue: &QueueState, op: &Op) -> Option<Reading> {
+        let Op::Read { h, watch: watch @ 1.., .. } = *op else { return None };
+        let number = watch - 1;
+        let file = queue.session.handles.with(h, |d| d.body.virt().is_none().then_some(d.ino));
+        let ino = file.ok().flatten().filter(|_| has_watches(core))?;
+        if core.leases.is_of_any(ino) {
+            // What is posted is seen by the device after its client has gone on.
+            self.end_place(place_of(queue, number));
+            return None;
+        }
+        if self.go_on(queue, h, number) {
+            return Some(Reading { number, anew: None });
+        }
+        let before = core.store.quiescent()?;
+        if !self.place(queue, (h, ino), number) {
+            return None;
+        }
+        // A lease that was granted meanwhile ended those watches that it found.
+        if core.leases.is_of_any(ino) {
+            self.end_place(place_of(queue, number));
+            return None;
+        }
+        fence(Ordering::SeqCst);
+        Some(Reading { number, anew: Some(before) })
+    }
+
+    /// After the read: its second result says what it is. A read that failed or met a change ends the watch: its client
+    /// does not know whether what it had before is current. One that was not made (`None`) is made another way.
+    pub fn end_read(&self, core: &Core, queue: &QueueState, reading: Option<Reading>, outcome: Option<&mut Outcome>) {
+        let Some(Reading { number, anew }) = reading else { return };
+        let still = || anew.is_none_or(|before| core.store.is_still(before)) && self.stands(queue, number);
+        match outcome {
+            Some(outcome) if outcome.is_ok() && still() => {
+                queue.counters.watches.add(anew.is_some().into());
+                outcome.result2 |= WATCHED | if anew.is_some() { ANEW } else { 0 };
+            }
+            None if anew.is_none() => {}
+            _ => self.end_place(place_of(queue, number)),
+        }
+    }
+
+    /// Has the client of a watch that stands rely on it for longer; false if it is over, or another handle's.
+    fn go_on(&self, queue: &QueueState, h: Handle, number: u32) -> bool {
+        let mut table = self.table.lock();
+        match table.watches.get_mut(&place_of(queue, number)).filter(|watch| watch.handle == h) {
+            Some(watch) => {
+                watch.since = now_ns();
+                true
+            }
+            None => false,
+        }
+    }
+
     /// Whether a watch is not over.
     pub fn stands(&self, queue: &QueueState, number: u32) -> bool {
         self.table.lock().watches.contains_key(&place_of(queue, number))
     }
+}
+
+/// A read under a watch.
+pub(super) struct Reading {
+    number: u32,
+    /// The store's generation before it, if the watch begins with it.
+    anew: Option<u64>,
 }
 
 /// Whether anything is watched here: by a device to which the close may be posted, too. Emulated hardware takes its

@@ -99,7 +99,7 @@ impl<'a, F: Fn(InodeNo) -> bool> Optimistic<'a, F> {
     /// Runs a command; `None` where it must take the way with tickets.
     pub fn run(&self, op: &Op, path: &[u8]) -> Option<Looked> {
         match *op {
-            Op::Read { h, at, out } => self.read(h, at, out),
+            Op::Read { h, at, out, .. } => self.read(h, at, out),
             Op::Stat { h, out } => self.stat(h, b"", false, out),
             Op::StatPath { base, nofollow, out, .. } => self.stat(base, path, nofollow, out),
             Op::OpenReadClose { base, flags, offset, out, .. } => {

@@ -95,7 +95,7 @@ impl Pump {
 }
 
 pub(super) fn read(h: Handle, out: PoolRange) -> Op {
-    Op::Read { h, at: At::Offset(8192), out }
+    Op::Read { h, at: At::Offset(8192), out, watch: 0 }
 }
 
 /// Keeps pumps going in a thread of its own.

@@ -33,4 +33,5 @@ mod tenants;
 mod transactions;
 mod two_ways;
 mod virt;
+mod watched_reads;
 mod watches;

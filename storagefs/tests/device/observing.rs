@@ -226,7 +226,7 @@ fn a_client_that_keeps_sixteen_commands_queued_is_seen_to_do_so() {
     let open = Op::open(Handle::ROOT, path, OpenFlags::READ, 0);
     let h = Handle::from_wire(queue.execute(&Command::new(0, open)).unwrap().ok().unwrap().0);
     let out = queue.alloc(4096).unwrap();
-    let read = Command::new(0, Op::Read { h, at: At::Offset(0), out });
+    let read = Command::new(0, Op::Read { h, at: At::Offset(0), out, watch: 0 });
     let mut open: VecDeque<_> = (0..DEPTH).map(|_| queue.submit(&read).unwrap()).collect();
     queue.flush();
     let mut turn = || {

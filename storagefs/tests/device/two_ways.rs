@@ -122,8 +122,8 @@ fn op(r: &mut Random, client: &Client) -> Op {
             Op::open(base, path, access | how, mode)
         }
         2 if client.handles.len() > 6 => Op::Close { h },
-        2 | 3 => Op::Read { h, at: r.one_of(&[At::Offset(off), At::Current]), out },
-        4 => Op::Read { h, at: At::Offset(off), out },
+        2 | 3 => Op::Read { h, at: r.one_of(&[At::Offset(off), At::Current]), out, watch: 0 },
+        4 => Op::Read { h, at: At::Offset(off), out, watch: 0 },
         5 => Op::Write { h, at: r.one_of(&[at, At::Current]), src },
         6 if r.below(2) == 0 => Op::Write { h, at, src },
         6 => {

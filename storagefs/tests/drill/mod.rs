@@ -102,7 +102,7 @@ impl Drill {
             }
             "read" => {
                 let out = PoolRange::new(16384, 4096);
-                Op::Read { h: self.table, at: At::Offset(number % BLOCKS * 4096), out }
+                Op::Read { h: self.table, at: At::Offset(number % BLOCKS * 4096), out, watch: 0 }
             }
             _ => unreachable!("not a kind: {kind}"),
         }

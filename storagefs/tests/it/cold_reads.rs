@@ -75,7 +75,12 @@ impl Cold {
     /// Reads and looks at what is read; how many reads of the medium that took.
     fn read(&mut self, off: u64, len: u32) -> u64 {
         self.medium.plan(Some(FaultPlan { on: FaultOn::Read, nth: u64::MAX, kind: FaultKind::Eio, sticky: false }));
-        let n = ok(self.direct.run(Op::Read { h: self.file, at: At::Offset(off), out: PoolRange::new(OUT, len) }));
+        let n = ok(self.direct.run(Op::Read {
+            h: self.file,
+            at: At::Offset(off),
+            out: PoolRange::new(OUT, len),
+            watch: 0,
+        }));
         let bytes = self.direct.take(PoolRange::new(OUT, n as u32));
         let (all, from) = (content(), off as usize);
         assert!(bytes[..] == all[from..all.len().min(from + len as usize)], "{len} bytes at {off}");

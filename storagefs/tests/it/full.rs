@@ -162,7 +162,7 @@ impl Full {
         for at in (0..want.content.len()).step_by(1 << 20) {
             let len = (want.content.len() - at).min(1 << 20);
             let out = PoolRange::new(OUT, len as u32);
-            let o = ok(self.d.run(Op::Read { h, at: At::Offset(at as u64), out })).expect("read");
+            let o = ok(self.d.run(Op::Read { h, at: At::Offset(at as u64), out, watch: 0 })).expect("read");
             assert_eq!(o.result, len as u64);
             let found = self.d.take(out);
             if let Some(i) = (0..len).find(|i| found[*i] != want.content[at + i]) {

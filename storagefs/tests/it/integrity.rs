@@ -107,7 +107,7 @@ impl Fs {
 
     fn read(&mut self, h: Handle, off: u64, len: u32) -> Result<Vec<u8>, Errno> {
         self.d.put(OUT, &vec![0; len as usize]);
-        let o = ok(self.d.run(Op::Read { h, at: At::Offset(off), out: PoolRange::new(OUT, len) }))?;
+        let o = ok(self.d.run(Op::Read { h, at: At::Offset(off), out: PoolRange::new(OUT, len), watch: 0 }))?;
         Ok(self.d.take(PoolRange::new(OUT, o.result as u32)))
     }
 

@@ -97,7 +97,7 @@ impl Hand<'_> {
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < body.size {
             let out = PoolRange::new(OUT, 64 << 10);
-            let read = Op::Read { h: self.h, at: At::Offset(bytes.len() as u64), out };
+            let read = Op::Read { h: self.h, at: At::Offset(bytes.len() as u64), out, watch: 0 };
             let cqe = self.all(&[(read, false)], true).remove(0);
             assert_eq!(cqe.status, 0);
             let len = cqe.result as usize;

@@ -142,7 +142,7 @@ pub unsafe extern "C" fn weldfs_submit_pread(
         let mut start = Start::new(queue, job)?;
         let (h, (space, into)) = (start.on(file)?, start.room(into, len)?);
         let at = weldfs::At::Offset(offset);
-        start.send([], (space, into, len), Form::Plain, |[], out| Op::Read { h, at, out })
+        start.send([], (space, into, len), Form::Plain, |[], out| Op::Read { h, at, out, watch: 0 })
     })
 }
 

@@ -155,7 +155,7 @@ impl AsyncQueue {
     pub fn read_into(&self, on: impl Into<On>, at: At, space: impl Into<Space>) -> Result<Pending<QueueBuf>, Refused> {
         let space = space.into();
         match self.on(on) {
-            Ok(h) => self.start([], space, false, |[], out| Op::Read { h, at, out }, filled),
+            Ok(h) => self.start([], space, false, |[], out| Op::Read { h, at, out, watch: 0 }, filled),
             Err(errno) => Err(refused(errno, space)),
         }
     }

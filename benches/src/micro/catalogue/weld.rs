@@ -227,7 +227,7 @@ pub(in crate::micro) fn single(
 ) -> Result<(Op, bool), Errno> {
     let (size, wide, open, k) = (l.size(), u64::from(l.size()), l.open, usize::from(step));
     let write = |h: Handle, at: u64, src: PoolRange| Op::Write { h, at: At::Offset(at), src };
-    let read = |h: Handle, at: u64, len: u32| Op::Read { h, at: At::Offset(at), out: part(l.out, 0, len) };
+    let read = |h: Handle, at: u64, len: u32| Op::Read { h, at: At::Offset(at), out: part(l.out, 0, len), watch: 0 };
     Ok(match l.cell.op {
         MicroOp::AtomicReplace => return replace(l, step, opened),
         MicroOp::CopyRange if step == 0 => (read(open[0], l.record() * wide, size), false),

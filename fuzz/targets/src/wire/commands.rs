@@ -98,7 +98,7 @@ fn seeds() -> Vec<Seed> {
     let opened = [
         ("write", Op::Write { h, at: At::End, src: bytes }),
         ("write-verified", Op::WriteVerified { h, at: At::End, src: bytes, kind: ChecksumKind::Crc32c, sum: 7 }),
-        ("read", Op::Read { h, at: At::Offset(4000), out }),
+        ("read", Op::Read { h, at: At::Offset(4000), out, watch: 0 }),
         ("truncate", Op::Truncate { h, size: 5001 }),
         ("punch", Op::Fallocate { h, mode: FallocMode::Punch, off: 100, len: 9000 }),
         ("reserve", Op::Fallocate { h, mode: FallocMode::Reserve, off: 0, len: 1 << 20 }),

@@ -27,6 +27,7 @@ mod pipes;
 mod preload;
 mod programs;
 mod read_only;
+mod reading;
 mod readme;
 mod safety;
 mod serve_config;

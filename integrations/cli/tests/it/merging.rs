@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// What a script prints with each setting, and how many of its calls did not wait with `on`.
-fn with_each_setting(script: &str) -> u64 {
+pub fn with_each_setting(script: &str) -> u64 {
     let mut told = Vec::new();
-    for setting in ["off", "on", "write,look", "attributes,close", "close", "look", "names"] {
+    for setting in ["off", "on", "write,look", "attributes,close", "close", "look", "names", "read"] {
         let mut run = weldfs_run(&["--mount", "never", "--", "python3", "-c", script]);
         let output = run.env("WELDFS_AUTOMERGE", setting).env("WELDFS_REPORT", "1").output().unwrap();
         let (said, report) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -224,9 +224,9 @@ fn stats(image: &Path) -> serde_json::Value {
 
 /// Runs a script of Python's, made for the device's process, over a served image with reports on: what the device says
 /// before and after it, and the report.
-fn over_served(
+pub fn over_served(
     medium: &str,
-    setting: &str,
+    (setting, cache): (&str, &str),
     script: &dyn Fn(u32) -> String,
 ) -> (serde_json::Value, serde_json::Value, String) {
     let bench = Bench::new();
@@ -236,6 +236,7 @@ fn over_served(
     let mut run = Command::new(env!("CARGO_BIN_EXE_weldfs"));
     run.args(["run", "--mount", "never", "--image"]).arg(&image).args(["--", "python3", "-c", &script(served.pid())]);
     run.current_dir("/").stdin(Stdio::null()).env("WELDFS_AUTOMERGE", setting).env("WELDFS_REPORT", "1");
+    run.env("WELDFS_CACHE", cache);
     let output = run.output().unwrap();
     let report = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{}{report}", String::from_utf8_lossy(&output.stdout));
@@ -257,7 +258,7 @@ for i in range(100): db.execute("insert into t values(?)", ("x" * 100,))
 assert db.execute("pragma integrity_check").fetchone() == ("ok",)
 "#;
     for setting in ["on", "off"] {
-        let (before, after, report) = over_served("block", setting, &|_| script.to_owned());
+        let (before, after, report) = over_served("block", (setting, ""), &|_| script.to_owned());
         let flushes = |stats: &serde_json::Value| stats["log"]["flushes"].as_u64().unwrap();
         let called = |line: &str| {
             let mut words = line.split_whitespace().skip(1);
@@ -294,7 +295,7 @@ assert data == b"".join(b"%06d\n" % i for i in range(1500))
 "#
         )
     };
-    let (before, after, report) = over_served("pmem", "on", &script);
+    let (before, after, report) = over_served("pmem", ("on", ""), &script);
     let of = |name: &str| {
         let count = |stats: &serde_json::Value| stats["total"][name].as_u64().unwrap();
         count(&after) - count(&before)
@@ -308,6 +309,6 @@ assert data == b"".join(b"%06d\n" % i for i in range(1500))
     };
     let told: Vec<u64> = report.lines().filter_map(told).collect();
     assert_eq!(told, [of("merged_writes")], "{report}");
-    let (before, after, _) = over_served("pmem", "off", &|_| script(0));
+    let (before, after, _) = over_served("pmem", ("off", ""), &|_| script(0));
     assert_eq!(before["total"]["merged_writes"], after["total"]["merged_writes"]);
 }

@@ -89,7 +89,7 @@ impl Client<'_> {
         let mut all = Vec::new();
         while (all.len() as u64) < len {
             let out = PoolRange::new(ARG_AT, (len - all.len() as u64).min(1 << 20) as u32);
-            let (n, _) = self.single(Op::Read { h, at: At::Offset(off + all.len() as u64), out })?;
+            let (n, _) = self.single(Op::Read { h, at: At::Offset(off + all.len() as u64), out, watch: 0 })?;
             all.extend(self.m.take(PoolRange::new(ARG_AT, n as u32)));
             if n < out.len.into() {
                 break;
@@ -339,7 +339,7 @@ impl Client<'_> {
             Micro::Use { file, h, need } => {
                 let empty = PoolRange::new(ARG_AT, 0);
                 if need.contains(Access::READ) {
-                    self.single(Op::Read { h, at: At::Offset(0), out: empty })?;
+                    self.single(Op::Read { h, at: At::Offset(0), out: empty, watch: 0 })?;
                 }
                 if need.contains(Access::WRITE) {
                     self.single(Op::Write { h, at: At::Offset(0), src: empty })?;

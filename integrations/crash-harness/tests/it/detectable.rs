@@ -83,7 +83,7 @@ impl Runner {
         let path = self.path("/A/foo");
         let flags = RW | OpenFlags::TRUNC;
         self.op(Op::OpenReadWriteClose { base, path, flags, mode: 0, read_off: 0, out, at: At::End, src });
-        self.op(Op::Read { h, at: At::Offset(0), out });
+        self.op(Op::Read { h, at: At::Offset(0), out, watch: 0 });
         self.direct.store().checkpoint().unwrap();
         let to = self.direct.put(4096, b"/B/new");
         let path = self.path("/new");

@@ -268,7 +268,8 @@ pub fn honest(socket: &Path, depth: u32) -> io::Result<()> {
         for (queue, room, flying) in &mut queues {
             while *flying < each {
                 let (h, at) = (file.handle(), At::Offset(n * 7 % PIECES * PIECE as u64));
-                let op = if n & 1 == 0 { Op::Read { h, at, out: *room } } else { Op::Write { h, at, src: *room } };
+                let op =
+                    if n & 1 == 0 { Op::Read { h, at, out: *room, watch: 0 } } else { Op::Write { h, at, src: *room } };
                 queue.submit(&Command::new(0, op).with_durability(Durability::Volatile))?;
                 (*flying, n) = (*flying + 1, n + 1);
             }

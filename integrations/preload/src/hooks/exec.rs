@@ -97,6 +97,9 @@ fn environment(envp: *const *const c_char) -> Strings {
     if let Some(merge) = config.automerge.as_ref().filter(|_| value(b"WELDFS_AUTOMERGE").is_none()) {
         made.extend(variable(b"WELDFS_AUTOMERGE", merge));
     }
+    if let Some(cache) = config.cache_text.as_ref().filter(|_| value(b"WELDFS_CACHE").is_none()) {
+        made.extend(variable(b"WELDFS_CACHE", cache));
+    }
     let ours = |v: &&CStr| {
         let v = v.to_bytes();
         let named = |name: &[u8]| v.strip_prefix(name).is_some_and(|r| r.first() == Some(&b'='));

@@ -32,7 +32,7 @@ fn leave(device: &Device, kernel: &str, params: Vec<u32>, at_work: impl Fn(&Devi
     let flags = OpenFlags::READ;
     client.send(&Command::new(0, Op::open(Handle::ROOT, path, flags, 0)));
     let h = Handle::from_wire(client.listen().ok().unwrap().0);
-    client.send(&Command::new(0, Op::Read { h, at: At::Current, out: PoolRange::new(0, 4096) }));
+    client.send(&Command::new(0, Op::Read { h, at: At::Current, out: PoolRange::new(0, 4096), watch: 0 }));
     let held = || device.card().status().slots.iter().any(|s| s.state == SlotState::Held && s.slot > 0);
     let start = Instant::now();
     while !at_work(device) {

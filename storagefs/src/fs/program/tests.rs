@@ -127,7 +127,7 @@ impl Rig {
             Step::Copy { from, to, off, len } => {
                 let h = self.opened(from, RW)?;
                 let out = PoolRange::new(DATA + 4096, len as u32);
-                let n = self.run(Op::Read { h, at: At::Offset(off), out }).map(|(n, _)| n as u32);
+                let n = self.run(Op::Read { h, at: At::Offset(off), out, watch: 0 }).map(|(n, _)| n as u32);
                 self.run(Op::Close { h })?;
                 let h = self.opened(to, RW | OpenFlags::CREATE)?;
                 let src = PoolRange::new(out.off, n?);

@@ -255,7 +255,7 @@ impl Device {
                 file[off..off + bytes.len()].copy_from_slice(&bytes);
                 done(bytes.len() as u64, off as u64)
             }
-            Op::Read { h, at, out } => {
+            Op::Read { h, at, out, .. } => {
                 let moving = self.offsets.entry(h.to_wire()).or_default();
                 let off = if let weldfs::At::Offset(off) = at { off } else { *moving };
                 let file = self.files.entry(h.to_wire()).or_default();

@@ -20,16 +20,16 @@ const KILLS: u64 = 10;
 const FIRED: u64 = 500;
 /// Programs of one setting among which its pattern may not be found.
 const FEW: u64 = 100;
-/// What is set, and how many programs of nine run so.
-const SETTINGS: [(&str, u64); 7] =
-    [("on", 3), ("off", 1), ("write", 1), ("attributes", 1), ("close", 1), ("look", 1), ("names", 1)];
+/// What is set, and how many programs of ten run so.
+const SETTINGS: [(&str, u64); 8] =
+    [("on", 3), ("off", 1), ("write", 1), ("attributes", 1), ("close", 1), ("look", 1), ("names", 1), ("read", 1)];
 /// What a report says of posted calls that became part of another's record.
 const RECORD: &str = "in one record with others";
 /// What the device counts: what was merged, and commands that waited for what was posted.
 const COUNTED: [&str; 4] = ["merged_writes", "merged_places", "merged_attributes", "lease_waits"];
 /// Deaths of a device that took posted calls with them.
 const TAKEN: &str = "crashes that took calls";
-const PATTERNS: [&str; 5] = ["write", "attributes", "close", "look", "names"];
+const PATTERNS: [&str; 6] = ["write", "attributes", "close", "look", "names", "read"];
 
 /// A device on persistent memory, a mount of it, and workers at all doors.
 struct Rig {

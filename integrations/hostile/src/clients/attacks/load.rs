@@ -100,7 +100,7 @@ pub fn memory(g: &Ground) -> io::Result<()> {
         1 => {
             let mut queue = g.client.queue(64, 32 << 20)?;
             let out = queue.alloc(1 << 20)?;
-            full(&mut queue, &mut |n| Op::Read { h, at: At::Offset((n % 8) << 20), out })
+            full(&mut queue, &mut |n| Op::Read { h, at: At::Offset((n % 8) << 20), out, watch: 0 })
         }
         2 => g
             .client

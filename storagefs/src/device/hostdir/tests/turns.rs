@@ -56,7 +56,7 @@ fn commands_that_take_long_take_turns_at_the_processors_and_short_ones_of_others
     served.core.several.store(true, Ordering::Relaxed);
     let turns = all_turns(&served.core);
     let out = PoolRange::new(0, 256 << 10);
-    one.send(Command::new(2, Op::Read { h: handle, at: At::Offset(0), out }));
+    one.send(Command::new(2, Op::Read { h: handle, at: At::Offset(0), out, watch: 0 }));
     wait_until("it asks for a turn", || served.core.computing.waiting() > 0);
     other.send(Command::new(3, Op::Stat { h: handle, out: PoolRange::new(0, 256) }));
     assert_eq!(other.hear().unwrap().status, 0);

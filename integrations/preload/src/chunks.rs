@@ -1,0 +1,140 @@
+//! Where bytes of files are kept that this process has read (`pages` says for how long): chunks of `CHUNK` bytes in one
+//! stretch of anonymous memory, each at a place that its number determines, so that keeping one takes no memory of the
+//! program's heap and no lock that is waited for. A chunk that is kept where another was takes its place.
+
+use crate::config::{self, CACHE_MAX};
+use crate::sys;
+use std::ptr::{copy_nonoverlapping, null_mut};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+/// Bytes of a chunk.
+pub const CHUNK: usize = 16 << 10;
+
+/// One chunk's place.
+struct Slot {
+    /// Held for a copy, and never waited for.
+    busy: AtomicBool,
+    /// Bytes that are kept; fewer than `CHUNK` only at the end of a file.
+    len: AtomicU32,
+    /// Of which file as it was when: 0, of none.
+    epoch: AtomicU64,
+    /// Which of its chunks.
+    chunk: AtomicU64,
+}
+
+static SLOTS: [Slot; CACHE_MAX / CHUNK] = [const {
+    Slot { busy: AtomicBool::new(false), len: AtomicU32::new(0), epoch: AtomicU64::new(0), chunk: AtomicU64::new(0) }
+}; CACHE_MAX / CHUNK];
+/// The memory, `slots() * CHUNK` bytes of it; null until it is needed.
+static BASE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+/// How many there are.
+fn slots() -> usize {
+    config::get().map_or(0, |config| config.cache / CHUNK)
+}
+
+/// A name for a file as it is from now on, which none had before in this process or one that it was forked from.
+pub fn new_epoch() -> u64 {
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+fn place(epoch: u64, chunk: u64, slots: usize) -> usize {
+    // Chunks of one file lie at places of their own as long as there are any; files begin anywhere.
+    (epoch.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20).wrapping_add(chunk) as usize % slots
+}
+
+/// A place that this thread has for itself.
+struct Held {
+    slot: &'static Slot,
+    bytes: *mut u8,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.slot.busy.store(false, Ordering::Release);
+    }
+}
+
+fn hold(epoch: u64, chunk: u64, base: *mut u8) -> Option<Held> {
+    let slots = slots();
+    if slots == 0 || base.is_null() {
+        return None;
+    }
+    let at = place(epoch, chunk, slots);
+    let slot = SLOTS.get(at)?;
+    if slot.busy.swap(true, Ordering::Acquire) {
+        return None;
+    }
+    // SAFETY: `at` is below `slots()`, which does not change while the process lives, and `base` is that many chunks.
+    Some(Held { slot, bytes: unsafe { base.add(at * CHUNK) } })
+}
+
+/// Copies what there is of a chunk from its byte `from` on; how much that is. `None`: it is not kept.
+pub fn find(epoch: u64, chunk: u64, from: usize, out: &mut [u8]) -> Option<usize> {
+    let held = hold(epoch, chunk, BASE.load(Ordering::Acquire))?;
+    let slot = held.slot;
+    if slot.epoch.load(Ordering::Relaxed) != epoch || slot.chunk.load(Ordering::Relaxed) != chunk {
+        return None;
+    }
+    let len = (slot.len.load(Ordering::Relaxed) as usize).min(CHUNK);
+    let n = len.saturating_sub(from).min(out.len());
+    if n > 0 {
+        // SAFETY: `from + n` is at most `CHUNK`, and the place is this thread's as long as it holds it; `out` is the
+        // caller's own memory, never a part of this stretch, of which no other address is given away.
+        unsafe { copy_nonoverlapping(held.bytes.add(from), out.as_mut_ptr(), n) };
+    }
+    Some(n)
+}
+
+/// Keeps a chunk of `len` bytes that `fill` writes. Nothing is kept where its place is in use just now, or there is no
+/// memory.
+pub fn keep(epoch: u64, chunk: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
+    let Some(held) = memory().and_then(|base| hold(epoch, chunk, base)) else { return };
+    let (slot, len) = (held.slot, len.min(CHUNK));
+    // Until it is whole it is no file's.
+    slot.epoch.store(0, Ordering::Relaxed);
+    // SAFETY: `len` is at most `CHUNK`; the place is this thread's as long as it holds it, and its memory, which the
+    // kernel zeroes, is initialised.
+    fill(unsafe { std::slice::from_raw_parts_mut(held.bytes, len) });
+    slot.len.store(len as u32, Ordering::Relaxed);
+    slot.chunk.store(chunk, Ordering::Relaxed);
+    slot.epoch.store(epoch, Ordering::Relaxed);
+}
+
+fn memory() -> Option<*mut u8> {
+    let base = BASE.load(Ordering::Acquire);
+    if base.is_null() { map() } else { Some(base) }
+}
+
+#[cold]
+fn map() -> Option<*mut u8> {
+    let len = slots() * CHUNK;
+    if len == 0 {
+        return None;
+    }
+    let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
+    let made = sys::checked(libc::SYS_mmap, [0, len, prot, flags, usize::MAX, 0]).ok()? as *mut u8;
+    match BASE.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => Some(made),
+        Err(first) => {
+            let _ = sys::checked(libc::SYS_munmap, [made as usize, len, 0, 0, 0, 0]);
+            Some(first)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_of_one_file_lie_at_places_of_their_own() {
+        for epoch in 1..50 {
+            let mut places: Vec<usize> = (0..512).map(|chunk| place(epoch, chunk, 512)).collect();
+            places.sort_unstable();
+            assert!(places.iter().copied().eq(0..512), "{epoch}");
+        }
+    }
+}
