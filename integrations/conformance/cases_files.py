@@ -110,6 +110,31 @@ def looks(c):
     want(c.call("read_dir_plus", handle=d, a=8192, imm=struct.pack("<I", 33)), "EINVAL")
 
 
+@case(G, "reads are watched: what they brought is what the file has, until the bit says otherwise")
+def watched_reads(c):
+    stands = lambda n: not c.q.word["watches"].value >> n - 1 & 1
+    other = c.another().queue()
+    c.put("f", bytes(range(200)) * 100)
+    h, mine = c.open("f", R), want(other.call("open", a=c.at("f"), aux=W)).result
+    def read(offset, n=5, **more):
+        done = want(c.call("read", handle=h, offset=offset, a=100, imm=struct.pack("<I", n), **more))
+        return done.a[:done.result], done.result2 >> 59 & 1, done.result2 >> 58 & 1
+    bytes_of, watched, anew = read(0)
+    same(bytes_of, bytes(range(100)), "bytes")
+    true(not (watched and c.hostdir), "a directory of the host watches nothing")
+    true(watched or not anew, "a watch that begins is one")
+    if watched:
+        true(anew and stands(5), "the first begins")
+        _, watched, anew = read(19_950)
+        true(watched and not anew and stands(5), "the second goes on")
+        want(other.call("write", handle=mine, offset=10, a=b"x"))
+        true(not stands(5), "the change ends it")
+        bytes_of, watched, anew = read(0)
+        same(bytes_of[10:11], b"x", "what was written")
+        true(anew or not watched, "nothing is said of what was read before")
+    want(c.call("read", handle=h, a=100, imm=struct.pack("<I", 33)), "EINVAL")
+
+
 @case(G, "grants: READ for reading, WRITE for writing, neither with PATH")
 def grants(c):
     c.put("f", b"x")

@@ -43,7 +43,7 @@ PLACES = {
     "nop": {},
     "open": {"handle": 1, "A": "path", "aux": 0x0FFFFFFF, "imm": range(8), "B": "bytes"},
     "close": {"handle": 1},
-    "read": {"handle": 1, "offset": 1, "aux": 3 << 28, "A": "bytes"},
+    "read": {"handle": 1, "offset": 1, "aux": 3 << 28, "A": "bytes", "imm": range(4)},
     "write": {"handle": 1, "offset": 1, "aux": 3 << 28, "A": "bytes"},
     "truncate": {"handle": 1, "offset": 1},
     "fallocate": {"handle": 1, "offset": 1, "aux": 0xFF, "imm": range(8)},

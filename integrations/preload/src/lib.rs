@@ -5,9 +5,9 @@
 //! finds by itself), `promote` (what the kernel takes over; `registry`: which files it has mapped, `promotion`: what is
 //! known of one), `cwd`, `stdio`, `dirs` (what libc or the kernel would keep), `device` (the client), `config` (the
 //! environment), `abi` and `sys` (the C side), `memory` (is it there?), `limit` (of file sizes), `merge` and `look`,
-//! `listed` (calls that do not wait, and calls that are answered here; `place`: an offset that is kept here), `pages` (reads
-//! that are answered here; `reader`: how a file is read, `chunks`: where its bytes are kept), `report`
-//! (words to the user), `counts` (what became of the calls).
+//! `listed` (calls that do not wait, and calls that are answered here; `place`: an offset that is kept here), `pages`
+//! (reads that are answered here; `reader`: how a file is read, `chunks`: where its bytes are kept), `report` (words to
+//! the user), `counts` (what became of the calls).
 //!
 //! What flows through: a hook finds out whether its name or descriptor belongs to the device; if not, libc's own
 //! function is called at once. If so, the same call is made through `weldfs::Raw`, and errno comes back.

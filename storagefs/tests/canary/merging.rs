@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use weldfs::{At, Brought, Client, Errno, Handle, OpenFlags, Wishes};
+use weldfs::{At, Brought, Client, Errno, Handle, Kept, OpenFlags, Wishes};
 use weldfs_ciscops::{Durability, Op};
 use weldfs_journal::canary::{self, Canary};
 use weldfs_kernel_shim::{Embedded, Source};
@@ -53,6 +53,24 @@ fn what_came_with_an_open_is_not_told_after_a_truncate() {
         let told = look.is_current();
         device.close().unwrap();
         !told
+    });
+}
+
+#[test]
+fn a_read_that_is_still_relied_on_when_the_file_has_changed_is_found() {
+    finds(Canary::WatchKept, || {
+        let device = device();
+        let (one, other) = (client(&device), client(&device));
+        let h = one.raw().openat(Handle::ROOT, b"f", CREATE, 0o600, 0).unwrap().handle;
+        one.raw().write(h, At::Offset(0), b"abc").unwrap();
+        let reads = other.raw().openat(Handle::ROOT, b"f", OpenFlags::READ, 0, 0).unwrap().handle;
+        let mut watched = None;
+        let read = |watched: &mut _| other.raw().read_watched((reads, 0, 8), watched, |_, kept| kept).unwrap().unwrap();
+        while read(&mut watched) == Kept::No {}
+        one.raw().truncate(h, 1).unwrap();
+        let goes_on = read(&mut watched) == Kept::GoesOn;
+        device.close().unwrap();
+        !goes_on
     });
 }
 

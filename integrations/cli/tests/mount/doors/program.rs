@@ -89,10 +89,32 @@ fn glances(rng: &mut StdRng) -> Vec<Op> {
     (0..10).map(|_| glance()).collect()
 }
 
+/// A file that is longer than what comes along with an open is written, and read: in order, here and there, and again.
+fn readings(rng: &mut StdRng, worker: usize) -> Vec<Op> {
+    let (slot, name) = (slot(rng, worker), name(rng));
+    let create = if in_sticky(&name.path) { libc::O_CREAT | libc::O_EXCL } else { libc::O_CREAT };
+    let follow = if in_sticky(&name.path) { libc::O_NOFOLLOW } else { 0 };
+    let long = rng.random_range(17_000..60_000);
+    let opens = |flags| Op::Open { name: name.clone(), flags, mode: 0o666, slot };
+    let mut ops = vec![opens(libc::O_WRONLY | create)];
+    ops.extend([Op::Write { slot, at: At::Offset(0), data: pattern(rng.random(), long) }, Op::Close { slot }]);
+    ops.push(opens(libc::O_RDONLY | follow));
+    for _ in 0..rng.random_range(8..20) {
+        let place = if rng.random_bool(0.5) { At::Current } else { At::Offset(rng.random_range(0..long)) };
+        ops.push(Op::Read { slot, at: place, len: rng.random_range(1..9_000) });
+    }
+    if rng.random_bool(0.8) {
+        ops.push(Op::Close { slot });
+    }
+    ops
+}
+
 /// What one program does with one file, or with the names in one directory.
 fn burst(rng: &mut StdRng, worker: usize) -> Vec<Op> {
-    if rng.random_bool(0.2) {
-        return glances(rng);
+    match rng.random_range(0..20) {
+        0..4 => return glances(rng),
+        4..7 => return readings(rng, worker),
+        _ => {}
     }
     let slot = slot(rng, worker);
     let name = name(rng);
