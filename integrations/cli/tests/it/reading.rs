@@ -5,10 +5,7 @@ use crate::merging::{over_served, with_each_setting};
 use crate::programs::weldfs_run;
 
 /// Files that are read in order, here and there, and again, while they are changed by their own process and others.
-#[test]
-fn what_reads_brought_is_what_the_file_is() {
-    let posted = with_each_setting(
-        r#"
+const CHANGING: &str = r#"
 import os, random, subprocess, threading
 random.seed(5)
 p, n = "/weld/f", 300_001
@@ -93,8 +90,11 @@ for call in (lambda: os.read(d, 10), lambda: os.pread(d, 10, 0), lambda: os.prea
     try: call()
     except OSError as e: out.append(e.errno)
 print(out)
-"#,
-    );
+"#;
+
+#[test]
+fn what_reads_brought_is_what_the_file_is() {
+    let posted = with_each_setting(CHANGING);
     assert!(posted > 1000, "{posted}");
 }
 
