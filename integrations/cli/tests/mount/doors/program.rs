@@ -97,7 +97,9 @@ fn readings(rng: &mut StdRng, worker: usize) -> Vec<Op> {
     let long = rng.random_range(17_000..60_000);
     let opens = |flags| Op::Open { name: name.clone(), flags, mode: 0o666, slot };
     let mut ops = vec![opens(libc::O_WRONLY | create)];
-    ops.extend([Op::Write { slot, at: At::Offset(0), data: pattern(rng.random(), long) }, Op::Close { slot }]);
+    ops.push(Op::Write { slot, at: At::Offset(0), data: pattern(rng.random(), long) });
+    let set = SetAttr { atime: set_time(rng), mtime: set_time(rng), ..SetAttr::NONE };
+    ops.extend([Op::SetAttr { who: Who::Slot(slot), set }, Op::Close { slot }]);
     ops.push(opens(libc::O_RDONLY | follow));
     for _ in 0..rng.random_range(8..20) {
         let place = if rng.random_bool(0.5) { At::Current } else { At::Offset(rng.random_range(0..long)) };
