@@ -36,8 +36,17 @@ impl Asked {
 
     /// A watch, with room for so many bytes.
     pub(crate) fn bytes(queue: &mut Queue, bytes: u32) -> Asked {
+        Asked::free(queue, bytes, false)
+    }
+
+    /// The same for reads that may go on.
+    pub(crate) fn reads(queue: &mut Queue, bytes: u32) -> Asked {
+        Asked::free(queue, bytes, true)
+    }
+
+    fn free(queue: &mut Queue, bytes: u32, for_reads: bool) -> Asked {
         let now = Instant::now();
-        match queue.looks().free(now) {
+        match queue.looks().free(now, for_reads) {
             Some(watch) => Asked::numbered(queue, (watch, now), bytes),
             None => Asked::none(),
         }

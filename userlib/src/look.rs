@@ -113,12 +113,14 @@ impl Default for Looks {
 }
 
 impl Looks {
-    /// One that nothing relies on.
-    pub(crate) fn free(&self, now: Instant) -> Option<u32> {
+    /// One that nothing relies on. Reads may rely on theirs for as long as they like: half of all are for others.
+    pub(crate) fn free(&self, now: Instant, for_reads: bool) -> Option<u32> {
+        let first = if for_reads { WATCHES as usize / 2 } else { 0 };
         let used = |(until, user): (&Option<Instant>, &AtomicU64)| {
             until.is_some_and(|until| now < until) && user.load(Ordering::Relaxed) != 0
         };
-        self.until.iter().zip(&*self.users).position(|place| !used(place)).map(|at| at as u32)
+        let mut places = self.until.iter().zip(&*self.users).enumerate().skip(first);
+        places.find(|(_, place)| !used(*place)).map(|(at, _)| at as u32)
     }
 
     /// One of them, which was granted, is in use from now on. Takes no memory.

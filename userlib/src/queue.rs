@@ -469,12 +469,12 @@ impl Queue {
         self.id
     }
 
-    /// Its watches.
     /// The number of a watch of this queue pair that may be asked for again.
     pub(crate) fn again(&self, watch: &Watch) -> Option<u32> {
         self.looks.again(self.memory(), watch)
     }
 
+    /// Its watches.
     pub(crate) fn looks(&mut self) -> &mut Looks {
         &mut self.looks
     }

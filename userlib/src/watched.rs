@@ -36,7 +36,8 @@ impl Raw<'_> {
     /// pread(2) of at most `len` bytes, one payload: `take` is called with those that were found (fewer only at the
     /// end of the file), and what they are. `watched` is by what earlier reads of this handle by this thread are
     /// current; what it is after this one stands there afterwards, also where that is an error. Takes no memory of the
-    /// process. `None`, and nothing has happened, where there is no room for it now.
+    /// process. `None`, and nothing has happened, where there is no room for it now. Errors as pread(2); EINVAL from
+    /// 2^58 on.
     pub fn read_watched<R>(
         &self,
         (h, offset, len): (Handle, u64, u32),
@@ -48,7 +49,7 @@ impl Raw<'_> {
             let again = watched.as_ref().and_then(|w| queue.again(&w.0));
             let asked = match again {
                 Some(number) => Asked::again(queue, number, len),
-                None => Asked::bytes(queue, len),
+                None => Asked::reads(queue, len),
             };
             if asked.watch == 0 {
                 return Ok(None);

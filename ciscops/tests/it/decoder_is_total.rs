@@ -193,6 +193,16 @@ fn what_comes_along_has_a_watch_and_room() {
     let read = |watch| Op::Read { h: Handle::ROOT, at: At::Offset(0), out: PoolRange::new(0, 9), watch };
     assert!(decode(Command::new(1, read(limits::WATCHES)).encode()).is_ok());
     assert_eq!(decode(Command::new(1, read(limits::WATCHES + 1)).encode()), Err(Errno::INVAL));
+    for (at, watch, taken) in [
+        (At::Offset((1 << 58) - 1), 1, true),
+        (At::Offset(1 << 58), 1, false),
+        (At::Offset(1 << 58), 0, true),
+        (At::Current, 1, false),
+        (At::Current, 0, true),
+    ] {
+        let op = Op::Read { h: Handle::ROOT, at, out: PoolRange::new(0, 9), watch };
+        assert_eq!(decode(Command::new(1, op).encode()).is_ok(), taken, "{at:?} {watch}");
+    }
 }
 
 #[test]

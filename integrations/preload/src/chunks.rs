@@ -27,11 +27,23 @@ static SLOTS: [Slot; CACHE_MAX / CHUNK] = [const {
 }; CACHE_MAX / CHUNK];
 /// The memory, `slots() * CHUNK` bytes of it; null until it is needed.
 static BASE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+/// There is none.
+static NONE: AtomicBool = AtomicBool::new(false);
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// How many there are.
+/// Bytes that may be kept.
+pub fn room() -> usize {
+    config::get().map_or(0, |config| config.cache)
+}
+
+/// How many places there are.
 fn slots() -> usize {
-    config::get().map_or(0, |config| config.cache / CHUNK)
+    room() / CHUNK
+}
+
+/// Whether anything is kept: it may be that there is to be no memory for it, or that there is none.
+pub fn are_kept() -> bool {
+    memory().is_some()
 }
 
 /// A name for a file as it is from now on, which none had before in this process or one that it was forked from.
@@ -70,11 +82,21 @@ fn hold(epoch: u64, chunk: u64, base: *mut u8) -> Option<Held> {
     Some(Held { slot, bytes: unsafe { base.add(at * CHUNK) } })
 }
 
+/// Bytes of a chunk that is kept just now: fewer than `CHUNK` of the last one of a file, and of what is behind it.
+pub fn kept(epoch: u64, chunk: u64) -> Option<usize> {
+    let held = hold(epoch, chunk, BASE.load(Ordering::Acquire))?;
+    is(held.slot, epoch, chunk).then(|| (held.slot.len.load(Ordering::Relaxed) as usize).min(CHUNK))
+}
+
+fn is(slot: &Slot, epoch: u64, chunk: u64) -> bool {
+    slot.epoch.load(Ordering::Relaxed) == epoch && slot.chunk.load(Ordering::Relaxed) == chunk
+}
+
 /// Copies what there is of a chunk from its byte `from` on; how much that is. `None`: it is not kept.
 pub fn find(epoch: u64, chunk: u64, from: usize, out: &mut [u8]) -> Option<usize> {
     let held = hold(epoch, chunk, BASE.load(Ordering::Acquire))?;
     let slot = held.slot;
-    if slot.epoch.load(Ordering::Relaxed) != epoch || slot.chunk.load(Ordering::Relaxed) != chunk {
+    if !is(slot, epoch, chunk) {
         return None;
     }
     let len = (slot.len.load(Ordering::Relaxed) as usize).min(CHUNK);
@@ -95,7 +117,7 @@ pub fn keep(epoch: u64, chunk: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
     // Until it is whole it is no file's.
     slot.epoch.store(0, Ordering::Relaxed);
     // SAFETY: `len` is at most `CHUNK`; the place is this thread's as long as it holds it, and its memory, which the
-    // kernel zeroes, is initialised.
+    // kernel zeroes, is initialised (in a child, which has zeros for what its parent kept, too).
     fill(unsafe { std::slice::from_raw_parts_mut(held.bytes, len) });
     slot.len.store(len as u32, Ordering::Relaxed);
     slot.chunk.store(chunk, Ordering::Relaxed);
@@ -104,25 +126,46 @@ pub fn keep(epoch: u64, chunk: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
 
 fn memory() -> Option<*mut u8> {
     let base = BASE.load(Ordering::Acquire);
-    if base.is_null() { map() } else { Some(base) }
+    if !base.is_null() {
+        return Some(base);
+    }
+    if NONE.load(Ordering::Relaxed) { None } else { map() }
 }
 
 #[cold]
 fn map() -> Option<*mut u8> {
     let len = slots() * CHUNK;
-    if len == 0 {
-        return None;
-    }
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
-    let made = sys::checked(libc::SYS_mmap, [0, len, prot, flags, usize::MAX, 0]).ok()? as *mut u8;
-    match BASE.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => Some(made),
+    let made = if len > 0 && len <= address_space() / 16 {
+        sys::checked(libc::SYS_mmap, [0, len, prot, flags, usize::MAX, 0])
+    } else {
+        Err(libc::ENOMEM)
+    };
+    let Ok(made) = made else {
+        // It is not tried for each read.
+        NONE.store(true, Ordering::Relaxed);
+        return None;
+    };
+    // A child has no use for it, a dump neither; and it is taken as it is used. Without these it is as good.
+    for advice in [libc::MADV_WIPEONFORK, libc::MADV_DONTDUMP, libc::MADV_NOHUGEPAGE] {
+        let _ = sys::checked(libc::SYS_madvise, [made, len, advice as usize, 0, 0, 0]);
+    }
+    match BASE.compare_exchange(null_mut(), made as *mut u8, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => Some(made as *mut u8),
         Err(first) => {
-            let _ = sys::checked(libc::SYS_munmap, [made as usize, len, 0, 0, 0, 0]);
+            let _ = sys::checked(libc::SYS_munmap, [made, len, 0, 0, 0, 0]);
             Some(first)
         }
     }
+}
+
+/// Bytes that this process may map at all: of few, none are taken.
+fn address_space() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    let args = [0, libc::RLIMIT_AS as usize, 0, &raw mut limit as usize, 0, 0];
+    let _ = sys::checked(libc::SYS_prlimit64, args);
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

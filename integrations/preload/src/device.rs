@@ -105,7 +105,15 @@ pub fn is_there() -> bool {
     client().is_ok()
 }
 
-/// The handle behind a descriptor of ours; `None` for the kernel's own.
+/// The handle behind a descriptor of ours, for calls that need no offset of it; `None` for the kernel's own.
+#[inline]
+pub fn handle_alone(fd: i32) -> Option<Res<Handle>> {
+    let open = table::entry(fd)?;
+    counts::served();
+    Some(table::handle_of(fd, open, claim))
+}
+
+/// The handle behind a descriptor of ours, whose offset the device knows then; `None` for the kernel's own.
 #[inline]
 pub fn handle(fd: i32) -> Option<Res<Handle>> {
     let open = table::entry(fd)?;

@@ -9,6 +9,7 @@ use crate::place::PLACE_MAX;
 use crate::reader::Reader;
 use crate::{abi, counts, device, memory, registry, table};
 use libc::{c_int, c_void, off_t};
+use weldfs::Kept;
 use weldfs_ciscops::flags::OpenFlags;
 use weldfs_ciscops::{At, Handle, SharedBytes};
 
@@ -29,11 +30,15 @@ fn fetch(reader: &mut Reader, h: Handle, at: u64, room: &mut [u8]) -> Option<usi
             let from = (at - start) as usize;
             let n = bytes.len().saturating_sub(from).min(room.len());
             bytes.sub(from.min(bytes.len()), n).copy_to(&mut room[..n]);
-            n
+            // Where the file ends is known if what was brought is current.
+            (n == room.len() || kept != Kept::No).then_some(n)
         })
     });
     reader.watched = watched;
-    brought.ok().flatten()
+    if brought.is_err() {
+        reader.failed();
+    }
+    brought.ok().flatten().flatten()
 }
 
 /// Keeps what a read of `asked` bytes brought, from the beginning of a chunk on.
@@ -60,8 +65,14 @@ fn readable(fd: c_int) -> Option<(&'static table::Open, Handle)> {
 /// Reads at an offset; `None`: it is the device's to answer.
 fn read_from(fd: c_int, (open, h): (&'static table::Open, Handle), at: u64, room: &mut [u8]) -> Option<usize> {
     let mut reader = open.reader()?;
-    if !reader.is_of(&open.place) {
-        *reader = Reader::of(&open.place, open.size());
+    // In this order: it is the file of this handle whose place was found. What is brought is kept as that file's, and
+    // of no use to another one that has the entry by then. How long a file is, is known of ordinary files.
+    let (file, size) = (open.place.find(), open.size()?);
+    if open.claimed() != Some(h) {
+        return None;
+    }
+    if !reader.is_of(file) {
+        *reader = Reader::of(file, size);
     }
     reader.begin(at);
     let got = match reader.find(at, room) {
@@ -74,9 +85,13 @@ fn read_from(fd: c_int, (open, h): (&'static table::Open, Handle), at: u64, room
         None => fetch(&mut reader, h, at, room),
     };
     reader.end(at + got.unwrap_or(room.len()) as u64);
-    // Closed meanwhile, and its entry used again, for another number or for this one.
-    let same = table::entry(fd).is_some_and(|now| std::ptr::eq(now, open)) && open.claimed() == Some(h);
-    got.filter(|_| same)
+    got.filter(|_| is_still(fd, (open, h)))
+}
+
+/// Whether a descriptor stands for the same open file as before: it may have been closed meanwhile, and its entry used
+/// again, for another number or for this one. What was found of the entry before this is that file's.
+fn is_still(fd: c_int, (open, h): (&'static table::Open, Handle)) -> bool {
+    table::entry(fd).is_some_and(|now| std::ptr::eq(now, open)) && open.claimed() == Some(h)
 }
 
 /// The caller's buffer, if all of it is there.
@@ -105,7 +120,7 @@ pub fn read(fd: c_int, buf: *mut c_void, n: usize) -> Option<isize> {
     }
     loop {
         let place = open.place.find();
-        let at = place.offset().filter(|at| *at <= PLACE_MAX - MOVED_MAX as u64)?;
+        let at = place.offset().filter(|at| *at <= PLACE_MAX - MOVED_MAX as u64 && is_still(fd, (open, h)))?;
         let room = room(buf, n)?;
         let kept = if n <= READ_MAX { read_from(fd, (open, h), at, room) } else { None };
         let got = match kept {
@@ -115,15 +130,17 @@ pub fn read(fd: c_int, buf: *mut c_void, n: usize) -> Option<isize> {
         if open.place.advance(place, at + got as u64) {
             return Some(got as isize);
         }
+        // Another thread reads as well: the device knows how to have them take turns, once it has the offset.
+        kept?;
     }
 }
 
 /// lseek(2) to an offset that needs nothing of the file, where that is here.
 pub fn seek(fd: c_int, off: off_t, whence: c_int) -> Option<off_t> {
-    let (open, _) = readable(fd)?;
+    let (open, h) = readable(fd)?;
     loop {
         let place = open.place.find();
-        let at = place.offset()?;
+        let at = place.offset().filter(|_| is_still(fd, (open, h)))?;
         let from = match whence {
             libc::SEEK_SET => 0,
             libc::SEEK_CUR => at,

@@ -28,6 +28,11 @@ impl Found {
         Some(self.0 & OFFSET).filter(|at| *at <= PLACE_MAX)
     }
 
+    /// Whether both are of the same open file.
+    pub fn is_same_file(self, other: Found) -> bool {
+        self.with(0) == other.with(0)
+    }
+
     fn with(self, offset: u64) -> Found {
         Found(self.0 & !OFFSET | offset)
     }
@@ -61,7 +66,7 @@ impl Place {
     /// Whether it is still of the same open file.
     #[inline]
     pub fn is_of(&self, found: Found) -> bool {
-        self.find().with(0) == found.with(0)
+        self.find().is_same_file(found)
     }
 
     /// Moves it, if nothing else has happened to it.

@@ -1,12 +1,13 @@
 //! How an open file is read: what of it is brought and kept, under which watch, and whether that pays.
 
 use crate::chunks::{self, CHUNK};
-use crate::config;
-use crate::place::{Found, Place};
+use crate::place::Found;
 use weldfs::{Kept, Watched};
 
-/// Bytes that are brought for a program that reads in order.
-const AHEAD: u64 = 64 << 10;
+/// Bytes that are brought for a program that reads in order, from the beginning of a read on, or twice the read.
+const AHEAD: u64 = 48 << 10;
+/// Pieces that are brought for such a program until it is seen whether that pays.
+const ROW: u32 = 4;
 /// Reads that go without, at most, after one that did not pay.
 const WITHOUT_MAX: u32 = 255;
 
@@ -22,9 +23,11 @@ pub struct Reader {
     begun: bool,
     next: u64,
     row: u32,
-    /// Bytes of the file, as far as they were known.
-    size: Option<u64>,
-    /// Reads that were answered here, and those that brought something, since the watch began.
+    /// Bytes of the file when it was opened.
+    size: u64,
+    /// Whether anything was ever brought; reads that were answered here, and those that brought something, since it was
+    /// last seen whether that pays.
+    tried: bool,
     answered: u32,
     brought: u32,
     /// So many reads go without, and so many after the next one that does not pay.
@@ -42,7 +45,8 @@ impl Reader {
             begun: false,
             next: 0,
             row: 0,
-            size: None,
+            size: 0,
+            tried: false,
             answered: 0,
             brought: 0,
             without: 0,
@@ -50,21 +54,25 @@ impl Reader {
         }
     }
 
-    /// Of the open file that has this place.
-    pub fn of(place: &Place, size: Option<u64>) -> Reader {
-        Reader { of: Some(place.find()), size, ..Reader::new() }
+    /// Of the open file whose place was found.
+    pub fn of(file: Found, size: u64) -> Reader {
+        Reader { of: Some(file), size, ..Reader::new() }
     }
 
     /// Whether it is of that file.
-    pub fn is_of(&self, place: &Place) -> bool {
-        self.of.is_some_and(|of| place.is_of(of))
+    pub fn is_of(&self, file: Found) -> bool {
+        self.of.is_some_and(|of| of.is_same_file(file))
     }
 
     /// Whether nothing is brought for this read.
     pub fn goes_without(&mut self) -> bool {
-        let without = self.without > 0;
-        self.without = self.without.saturating_sub(1);
-        without
+        if self.without == 0 {
+            return false;
+        }
+        self.without -= 1;
+        // What is found meanwhile is luck, and says nothing of what is to be brought next.
+        (self.answered, self.brought) = (0, 0);
+        true
     }
 
     /// Notes a read that begins here.
@@ -77,43 +85,67 @@ impl Reader {
         (self.begun, self.next) = (true, next);
     }
 
+    /// Whether all of the file may be kept.
+    fn fits(&self) -> bool {
+        self.size <= chunks::room() as u64 / 2
+    }
+
     /// Which bytes are to be brought for a read, if any beside its own: of the first one, none.
     pub fn span(&self, at: u64, n: usize) -> Option<(u64, u32)> {
-        let room = config::get().map_or(0, |config| config.cache) as u64;
-        let fits = self.begun && self.size.is_some_and(|size| size <= room / 2);
         let start = at - at % CHUNK as u64;
-        let end = (at + n as u64).next_multiple_of(CHUNK as u64);
-        let ahead = if self.row > 0 { end.max(start + AHEAD) } else { end };
-        (room > 0 && (self.row > 0 || fits)).then_some((start, (ahead - start) as u32))
+        let wanted = if self.row > 0 { AHEAD.max(2 * n as u64) } else { n as u64 };
+        let end = (at + wanted).next_multiple_of(CHUNK as u64);
+        let may = self.row > 0 || (self.begun && self.fits());
+        (may && chunks::are_kept()).then_some((start, (end - start) as u32))
     }
 
     /// A read brought bytes that are current for as long as that is said, or not: then under which name they are kept.
     pub fn note(&mut self, kept: Kept) -> Option<u64> {
-        if kept == Kept::GoesOn {
-            self.brought += 1;
-            // All of it twice, and little of that was read again.
-            let twice = 2 * self.size.unwrap_or(0) / CHUNK as u64 + 16;
-            if self.row > 0 || u64::from(self.brought) < twice || self.answered >= self.brought {
-                return Some(self.epoch);
+        let first = !std::mem::replace(&mut self.tried, true);
+        match kept {
+            Kept::GoesOn => {
+                self.brought += 1;
+                // Of a file that fits: all of it twice.
+                let enough = if self.fits() { 2 * self.size / CHUNK as u64 + 16 } else { ROW.into() };
+                if u64::from(self.brought) >= enough {
+                    // This one has answered nothing yet but its own read.
+                    self.judge(self.answered + 1 >= self.brought);
+                }
+            }
+            // What was brought before is of no use any more.
+            Kept::Anew => {
+                self.judge(first || self.answered > 0);
+                self.epoch = chunks::new_epoch();
+            }
+            Kept::No => {
+                self.judge(false);
+                self.epoch = 0;
             }
         }
-        let paid = kept == Kept::Anew && (self.answered > 0 || self.epoch == 0);
+        (self.epoch != 0).then_some(self.epoch)
+    }
+
+    /// What was to be brought was not.
+    pub fn failed(&mut self) {
+        self.judge(false);
+    }
+
+    fn judge(&mut self, paid: bool) {
         (self.answered, self.brought) = (0, 0);
         self.penalty = if paid { 0 } else { (2 * self.penalty + 1).min(WITHOUT_MAX) };
         self.without = self.penalty;
-        match kept {
-            Kept::GoesOn => {}
-            // What was brought before is of no use any more.
-            Kept::Anew => self.epoch = chunks::new_epoch(),
-            Kept::No => self.epoch = 0,
-        }
-        (self.epoch != 0).then_some(self.epoch)
     }
 
     /// What is kept from an offset on, if all that is asked for is, or the file ends before.
     pub fn find(&mut self, at: u64, room: &mut [u8]) -> Option<usize> {
         if !self.watched.as_ref().is_some_and(Watched::is_current) {
             return None;
+        }
+        // Nothing is put where the caller would not have it: first it is seen whether all of it is here.
+        for chunk in at / CHUNK as u64..(at + room.len() as u64).div_ceil(CHUNK as u64) {
+            if chunks::kept(self.epoch, chunk)? < CHUNK {
+                break;
+            }
         }
         let mut done = 0;
         while done < room.len() {

@@ -130,7 +130,7 @@ impl Open {
         self.reader.try_lock()
     }
 
-    /// How long it was when it was opened, bytes, if that came along.
+    /// How long it was when it was opened, bytes, if that came along: of an ordinary file, that is.
     pub fn size(&self) -> Option<u64> {
         Some(self.size.load(Ordering::Relaxed)).filter(|size| *size != u64::MAX)
     }
@@ -245,9 +245,10 @@ fn insert_with(fd: i32, handle: Option<(Handle, u32)>, name: &[u8], brought: Opt
     drop(open.set_lease(brought.and_then(|b| b.lease.clone())));
     let look = brought.and_then(|b| b.look.clone());
     open.posts.store(look.is_some() && brought.is_some_and(|b| b.lease.is_none()), Ordering::Relaxed);
-    let regular = |look: &Arc<Look>| look.attributes().mode & libc::S_IFMT == libc::S_IFREG;
-    open.size.store(look.as_ref().map_or(u64::MAX, |look| look.attributes().size), Ordering::Relaxed);
-    open.place.begin(look.as_ref().is_some_and(regular) && reads_only(handle));
+    let regular = |look: &&Arc<Look>| look.attributes().mode & libc::S_IFMT == libc::S_IFREG;
+    let file = look.as_ref().filter(regular);
+    open.size.store(file.map_or(u64::MAX, |look| look.attributes().size), Ordering::Relaxed);
+    open.place.begin(file.is_some() && reads_only(handle));
     open.set_look(look);
     let (handle, flags) = (handle.map(|h| h.0), handle.map_or(0, |h| h.1));
     open.flags.store(flags, Ordering::Relaxed);

@@ -99,9 +99,9 @@ async fn run(cx: &OpCx<'_>) -> Done {
         Op::Batch { .. } => Box::pin(batch::run(cx)).await,
         Op::ReadDirPlus { .. } => Box::pin(batch::read_dir_plus(cx)).await,
         _ => {
-            let reading = cx.core.watches.begin_read(cx.core, &cx.queue, &cx.cmd.op);
+            let reading = cx.core.watches.begin_read(cx.core, &cx.queue, &cx.cmd);
             let mut done = perform(cx).await;
-            cx.core.watches.end_read(cx.core, &cx.queue, reading, Some(&mut done.outcome));
+            cx.core.watches.end_read(&cx.queue, reading, Some(&mut done.outcome));
             done
         }
     }

@@ -131,9 +131,9 @@ pub(super) fn look(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths
 /// A read whose bytes are watched (`watches`).
 #[cold]
 fn read_watched(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths) -> Option<Done> {
-    let reading = core.watches.begin_read(core, queue, &cmd.op);
+    let reading = core.watches.begin_read(core, queue, cmd);
     let mut done = look(core, queue, cmd, paths);
-    core.watches.end_read(core, queue, reading, done.as_mut().map(|done| &mut done.outcome));
+    core.watches.end_read(queue, reading, done.as_mut().map(|done| &mut done.outcome));
     done
 }
 

@@ -71,14 +71,20 @@ struct Table {
     watches: HashMap<Place, Watch>,
     /// Inodes of all watches.
     inodes: usize,
+    /// Watches that began.
+    begun: u64,
 }
 
 struct Watch {
     ring: Arc<QueueState>,
     /// It ends with the handle.
     handle: Handle,
-    /// When it began, on the device's clock.
+    /// When it began or was gone on with, on the device's clock.
     since: u64,
+    /// Which of all that ever were.
+    serial: u64,
+    /// It began, and its client has not been told so: nothing can go on with it.
+    untold: bool,
     /// The first is the handle's own.
     inodes: Way,
 }
@@ -222,7 +228,7 @@ impl Watches {
         let Some(o) = opened.filter(|o| watch != 0 && may_be_watched(core, o)) else { return 0 };
         let number = watch - 1;
         let Some(before) = core.store.quiescent() else { return 0 };
-        if core.leases.is_of_another(queue, o.handle, o.ino) || !self.place(queue, (o.handle, o.ino), number) {
+        if core.leases.is_of_another(queue, o.handle, o.ino) || !self.place(queue, (o.handle, o.ino), number, false) {
             return 0;
         }
         // Of a directory the name is of interest, too: what is found by names that begin with it.
@@ -243,7 +249,7 @@ impl Watches {
     }
 
     /// Begins a watch; false where the ring is going away.
-    fn place(&self, queue: &QueueState, (handle, ino): (Handle, InodeNo), number: u32) -> bool {
+    fn place(&self, queue: &QueueState, (handle, ino): (Handle, InodeNo), number: u32, untold: bool) -> bool {
         let Some(ring) = queue.to_keep() else { return false };
         let place = place_of(queue, number);
         let mut table = self.table.lock();
@@ -252,7 +258,9 @@ impl Watches {
         let begun = !full && !self.deaf.load(Ordering::Relaxed) && {
             queue.pair.begin_watch(number);
             let since = now_ns();
-            table.watches.insert(place, Watch { ring, handle, since, inodes: Way::new() });
+            table.begun += 1;
+            let serial = table.begun;
+            table.watches.insert(place, Watch { ring, handle, since, serial, untold, inodes: Way::new() });
             table.add(place, ino, since)
         };
         self.note(&table);
@@ -290,63 +298,77 @@ impl Watches {
     pub fn list(&self, core: &Core, queue: &QueueState, (h, ino): (Handle, InodeNo), number: u32, anew: bool) -> bool {
         let place = place_of(queue, number);
         if anew {
-            return has_watches(core) && self.place(queue, (h, ino), number) && self.add(core, queue, number, ino);
+            return has_watches(core)
+                && self.place(queue, (h, ino), number, false)
+                && self.add(core, queue, number, ino);
         }
         self.table.lock().watches.get(&place).is_some_and(|watch| watch.handle == h)
     }
 
     /// Before a read. `None` if it asked for no watch, or there is none.
-    pub fn begin_read(&self, core: &Core, queue: &QueueState, op: &Op) -> Option<Reading> {
-        let Op::Read { h, watch: watch @ 1.., .. } = *op else { return None };
+    pub fn begin_read(&self, core: &Core, queue: &QueueState, cmd: &Command) -> Option<Reading> {
+        let Op::Read { h, watch: watch @ 1.., .. } = cmd.op else { return None };
+        // What is kept of a detectable one is kept before it is known whether it is watched.
+        if cmd.detectable || !has_watches(core) {
+            return None;
+        }
         let number = watch - 1;
         let file = queue.session.handles.with(h, |d| d.body.virt().is_none().then_some(d.ino));
-        let ino = file.ok().flatten().filter(|_| has_watches(core))?;
+        let ino = file.ok().flatten()?;
         if core.leases.is_of_any(ino) {
             // What is posted is seen by the device after its client has gone on.
             self.end_place(place_of(queue, number));
             return None;
         }
-        if self.go_on(queue, h, number) {
-            return Some(Reading { number, anew: None });
+        if let Some(serial) = self.go_on(queue, h, number) {
+            return Some(Reading { number, serial, anew: false });
         }
-        let before = core.store.quiescent()?;
-        if !self.place(queue, (h, ino), number) {
+        if !self.place(queue, (h, ino), number, true) {
             return None;
         }
-        // A lease that was granted meanwhile ended those watches that it found.
-        if core.leases.is_of_any(ino) {
+        // What was being applied just now, or was posted to by a lease that was granted, may not have found it. What
+        // comes from here on does, and what came before is what is read.
+        fence(Ordering::SeqCst);
+        if core.store.quiescent().is_none() || core.leases.is_of_any(ino) {
             self.end_place(place_of(queue, number));
             return None;
         }
-        fence(Ordering::SeqCst);
-        Some(Reading { number, anew: Some(before) })
+        let serial = self.table.lock().watches.get(&place_of(queue, number))?.serial;
+        Some(Reading { number, serial, anew: true })
     }
 
-    /// After the read: its second result says what it is. A read that failed or met a change ends the watch: its client
-    /// does not know whether what it had before is current. One that was not made (`None`) is made another way.
-    pub fn end_read(&self, core: &Core, queue: &QueueState, reading: Option<Reading>, outcome: Option<&mut Outcome>) {
-        let Some(Reading { number, anew }) = reading else { return };
-        let still = || anew.is_none_or(|before| core.store.is_still(before)) && self.stands(queue, number);
-        match outcome {
-            Some(outcome) if outcome.is_ok() && still() => {
-                queue.counters.watches.add(anew.is_some().into());
-                outcome.result2 |= WATCHED | if anew.is_some() { ANEW } else { 0 };
-            }
-            None if anew.is_none() => {}
-            _ => self.end_place(place_of(queue, number)),
+    /// After the read: its second result says what it is. One that failed ends the watch: its client does not know
+    /// whether what it had before is current. One that was not made (`None`) is made another way.
+    pub fn end_read(&self, queue: &QueueState, reading: Option<Reading>, outcome: Option<&mut Outcome>) {
+        let Some(Reading { number, serial, anew }) = reading else { return };
+        if outcome.is_none() && !anew {
+            return;
         }
-    }
-
-    /// Has the client of a watch that stands rely on it for longer; false if it is over, or another handle's.
-    fn go_on(&self, queue: &QueueState, h: Handle, number: u32) -> bool {
+        let place = place_of(queue, number);
         let mut table = self.table.lock();
-        match table.watches.get_mut(&place_of(queue, number)).filter(|watch| watch.handle == h) {
-            Some(watch) => {
-                watch.since = now_ns();
-                true
+        // Another one with this number, or a read beside this one, may have begun meanwhile.
+        let Some(watch) = table.watches.get_mut(&place).filter(|watch| watch.serial == serial) else { return };
+        match outcome.filter(|outcome| outcome.is_ok()) {
+            Some(outcome) => {
+                watch.untold = false;
+                outcome.result2 |= WATCHED | if anew { ANEW } else { 0 };
+                queue.counters.watches.add(anew.into());
             }
-            None => false,
+            None => table.end(place),
         }
+        self.note(&table);
+    }
+
+    /// Has the client of a watch that stands rely on it for longer; which it is. `None` if it is over, another
+    /// handle's, or of a read that is not answered yet.
+    fn go_on(&self, queue: &QueueState, h: Handle, number: u32) -> Option<u64> {
+        let mut table = self.table.lock();
+        let watch = table.watches.get_mut(&place_of(queue, number))?;
+        if watch.handle != h || watch.untold {
+            return None;
+        }
+        watch.since = now_ns();
+        Some(watch.serial)
     }
 
     /// Whether a watch is not over.
@@ -358,8 +380,10 @@ impl Watches {
 /// A read under a watch.
 pub(super) struct Reading {
     number: u32,
-    /// The store's generation before it, if the watch begins with it.
-    anew: Option<u64>,
+    /// Which it was when the read began.
+    serial: u64,
+    /// It began with this read.
+    anew: bool,
 }
 
 /// Whether anything is watched here: by a device to which the close may be posted, too. Emulated hardware takes its

@@ -33,6 +33,12 @@ def same(tag):
         at, k = random.randrange(n + 5000), random.choice([1, 10, 4096, 20_000, 40_000])
         assert os.pread(fd, k, at) == data[at:at + k], (tag, at, k)
 same("nothing")
+# By descriptors that are closed: as long as one may write, nothing is kept where writes do not wait.
+for i in range(200):
+    at, piece = random.randrange(n - 30_000), random.randbytes(random.choice([1, 100, 30_000]))
+    w = os.open(p, os.O_WRONLY); os.pwrite(w, piece, at); os.close(w); data[at:at + len(piece)] = piece
+    for _ in range(5): assert os.pread(fd, min(len(piece), 9000), at) == piece[:9000], i
+    if i % 20 == 0: same("closed")
 w = os.open(p, os.O_RDWR)
 for i in range(60):
     at, piece = random.randrange(n - 30_000), random.randbytes(random.choice([1, 100, 30_000]))
@@ -96,6 +102,11 @@ print(out)
 fn what_reads_brought_is_what_the_file_is() {
     let posted = with_each_setting(CHANGING);
     assert!(posted > 1000, "{posted}");
+    let (_, _, report) = over_served("pmem", ("read", ""), &|_| CHANGING.to_owned());
+    let read =
+        |line: &str| line.contains("not waited for: read").then(|| line.split_whitespace().last()?.parse::<u64>().ok());
+    let answered: u64 = report.lines().filter_map(read).flatten().sum();
+    assert!(answered > 1000, "{answered} of these were answered by what reads had brought\n{report}");
 }
 
 /// Commands that a script needs which begins behind the line `#`, and its report.
@@ -124,22 +135,91 @@ os.close(fd); fd = os.open(p, os.O_RDONLY)
         "random.seed(3)
 for _ in range(4000): at = random.randrange(n); assert os.pread(fd, 4096, at) == data[at:at + 4096]",
     );
+    // Heads of 12 bytes and what follows them, anywhere: two in a row, and never a third.
+    let pairs = script(
+        "random.seed(3)
+for _ in range(2000): at = random.randrange(n); assert os.pread(fd, 12, at) + os.pread(fd, 300, at + 12) == data[at:at + 312]",
+    );
+    let behind_a_head = script(
+        "assert os.read(fd, 4) == data[:4]
+for at in range(4, n - 32768, 32768): assert os.read(fd, 32768) == data[at:at + 32768]",
+    );
     for (script, cache, least, most) in [
-        // 512 reads; 32 pieces of 64 KiB, and more where this process stood still for as long as it may rely on one.
+        // 512 reads; some 40 pieces, and more where this process stood still for as long as it may rely on one.
         (&in_order, "", 32, 200),
         (&in_order, "64K", 32, 200),
         (&in_order, "0", 512, 600),
         // 4,000 reads; 128 chunks that each are asked for once or so.
-        (&again, "", 100, 1_500),
+        (&again, "", 100, 800),
         // A quarter of what fits is all that is kept of it: then each is asked for.
         (&again, "1M", 4_000, 4_100),
         (&again, "0", 4_000, 4_100),
+        (&pairs, "64K", 3_500, 4_100),
+        (&behind_a_head, "1M", 20, 60),
     ] {
         let (asked, report) = commands("on", cache, script);
         assert!((least..=most).contains(&asked), "WELDFS_CACHE={cache}: {asked} reads\n{script}\n{report}");
     }
     let (asked, _) = commands("off", "", &in_order);
     assert!((512..=600).contains(&asked), "{asked}");
+}
+
+/// How many bytes the device gives for reads of which two are in a row, and never three, of a file that does not fit.
+#[test]
+fn what_is_not_read_in_order_is_not_brought() {
+    let script = r#"
+import os, random
+p, n = "/weld/f", 8 << 20
+fd = os.open(p, os.O_WRONLY | os.O_CREAT)
+for at in range(0, n, 65536): os.pwrite(fd, bytes(65536), at)
+os.close(fd); fd = os.open(p, os.O_RDONLY)
+for _ in range(5000): at = random.randrange(n); os.pread(fd, 12, at); os.pread(fd, 1000, at + 12)
+"#;
+    let (before, after, report) = over_served("pmem", ("on", "256K"), &|_| script.to_owned());
+    let given = |stats: &serde_json::Value| stats["total"]["payload_bytes_out"].as_u64().unwrap();
+    let (given, asked) = (given(&after) - given(&before), 5000 * 1012);
+    assert!(given >= asked && given < 4 * asked, "{given} bytes for {asked}\n{report}");
+}
+
+/// Threads that share an offset take turns; where no memory is to be had for what reads bring, nothing is asked for in
+/// vain; and a handler of a signal reads where its thread was reading.
+#[test]
+fn threads_little_memory_and_handlers_change_nothing() {
+    let script = r#"
+import ctypes, os, resource, signal, threading
+p, n = "/weld/f", 6 << 20
+data = os.urandom(n); fd = os.open(p, os.O_WRONLY | os.O_CREAT)
+for at in range(0, n, 65536): os.pwrite(fd, data[at:at + 65536], at)
+os.close(fd); fd = os.open(p, os.O_RDONLY); got, lock = [], threading.Lock()
+def take():
+    while part := os.read(fd, 8192):
+        with lock: got.append(part)
+ts = [threading.Thread(target=take) for _ in range(4)]; [t.start() for t in ts]; [t.join() for t in ts]
+assert sorted(got) == sorted(data[at:at + 8192] for at in range(0, n, 8192))
+seen, other = [0], os.open(p, os.O_RDONLY)
+def handler(*_):
+    at = seen[0] * 777 % (n - 5000); seen[0] += 1
+    assert os.pread(other, 5000, at) == data[at:at + 5000] and os.pread(fd, 50, at) == data[at:at + 50]
+signal.signal(signal.SIGALRM, handler); signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+for _ in range(3):
+    os.lseek(fd, 0, 0); os.lseek(other, 0, 0)
+    for at in range(0, n, 4096): assert os.read(other, 4096) == data[at:at + 4096]
+signal.setitimer(signal.ITIMER_REAL, 0); assert seen[0] > 0
+if os.fork() == 0:
+    for at in range(0, n, 4096): assert os.pread(other, 4096, at) == data[at:at + 4096]
+    os._exit(0)
+assert os.wait()[1] == 0
+"#;
+    over_served("pmem", ("on", ""), &|_| script.to_owned());
+    let little = r#"
+import os, resource
+resource.setrlimit(resource.RLIMIT_AS, (100 << 20, 100 << 20))
+p, n = "/weld/f", 1 << 20
+fd = os.open(p, os.O_WRONLY | os.O_CREAT); os.ftruncate(fd, n); os.close(fd); fd = os.open(p, os.O_RDONLY)
+for at in range(0, n, 4096): assert os.read(fd, 4096) == bytes(4096)
+"#;
+    let (asked, report) = commands("on", "", little);
+    assert!((256..=300).contains(&asked), "{asked} reads\n{report}");
 }
 
 /// A size that means nothing is said at once; one that means something is for the programs that are executed, too.

@@ -139,6 +139,25 @@ fn programs_that_know_nothing_of_it_read_and_write_it_by_name() {
     assert_eq!(said, "20000\nline 0\nline 1\nline 19999\n10\n0\naaabb\nrefused\n");
 }
 
+/// Read by offsets one behind the other, in pieces of any size: nothing of it is kept, and a piece that the device does
+/// not give again is not taken for the end.
+#[test]
+fn a_program_that_names_its_offsets_reads_one_to_its_end() {
+    let image = Image::new();
+    let lines: String = (0..20_000).map(|n| format!("line {n}\n")).collect();
+    image.put("/text", lines.as_bytes());
+    image.ok(&["virt", "add", &image.at("/same"), "--kernel", "pass-through", &image.at("/text")]);
+    let script = r#"
+import os
+for size in (100, 4096, 5000, 30_000):
+    fd, got = os.open("/weld/same", os.O_RDONLY), b""
+    while part := os.pread(fd, size, len(got)): got += part
+    os.close(fd); print(len(got), got == open("/weld/text", "rb").read())
+"#;
+    let said = String::from_utf8(image.ok(&["run", "--image", &image.file(), "--", "python3", "-c", script])).unwrap();
+    assert_eq!(said, format!("{} True\n", lines.len()).repeat(4));
+}
+
 /// What opening, reading and writing one fails with is one line that names what is wrong behind it, and exit code 1.
 #[test]
 fn what_is_wrong_behind_one_is_named() {

@@ -74,6 +74,22 @@ macro_rules! ours_or_path {
 }
 pub(crate) use ours_or_path;
 
+/// As `ours`, for calls that neither use nor move an offset.
+macro_rules! ours_alone {
+    ($fd:expr, else $host:expr) => {{
+        let handle = match $crate::device::handle_alone($fd) {
+            None => return $host,
+            Some(Ok(handle)) => handle,
+            Some(Err(code)) => return $crate::abi::fail(code),
+        };
+        if $crate::hooks::is_path($fd) {
+            return $crate::abi::fail(libc::EBADF);
+        }
+        handle
+    }};
+}
+pub(crate) use ours_alone;
+
 /// As `ours_or_path`, for calls that a descriptor opened with O_PATH does not have: EBADF.
 macro_rules! ours {
     ($fd:expr, else $host:expr) => {{

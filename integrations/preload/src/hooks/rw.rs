@@ -1,6 +1,6 @@
 //! Data in and out: read, write, their positioned, vectored and fortified forms, and lseek.
 
-use super::ours;
+use super::{ours, ours_alone};
 use crate::abi::{self, Res, count, fail, give, hook};
 use crate::promote::{self, Place};
 use crate::{device, limit, look, memory, merge, registry, report, sys};
@@ -362,21 +362,21 @@ hook! { real;
         if let Some(got) = look::read_at(fd, buf, n, off) {
             return got;
         }
-        let h = ours!(fd, else real(fd, buf, n, off));
+        let h = ours_alone!(fd, else real(fd, buf, n, off));
         read_at(fd, h, offset(off), buf, n)
     }
     fn pread64(fd: c_int, buf: *mut c_void, n: usize, off: off_t) -> isize {
         if let Some(got) = look::read_at(fd, buf, n, off) {
             return got;
         }
-        let h = ours!(fd, else real(fd, buf, n, off));
+        let h = ours_alone!(fd, else real(fd, buf, n, off));
         read_at(fd, h, offset(off), buf, n)
     }
     fn __pread64(fd: c_int, buf: *mut c_void, n: usize, off: off_t) -> isize {
         if let Some(got) = look::read_at(fd, buf, n, off) {
             return got;
         }
-        let h = ours!(fd, else real(fd, buf, n, off));
+        let h = ours_alone!(fd, else real(fd, buf, n, off));
         read_at(fd, h, offset(off), buf, n)
     }
     fn __pread_chk(fd: c_int, buf: *mut c_void, n: usize, off: off_t, size: usize) -> isize {
@@ -385,7 +385,7 @@ hook! { real;
         {
             return got;
         }
-        let h = ours!(fd, else real(fd, buf, n, off, size));
+        let h = ours_alone!(fd, else real(fd, buf, n, off, size));
         fortified(n, size);
         read_at(fd, h, offset(off), buf, n)
     }
@@ -395,7 +395,7 @@ hook! { real;
         {
             return got;
         }
-        let h = ours!(fd, else real(fd, buf, n, off, size));
+        let h = ours_alone!(fd, else real(fd, buf, n, off, size));
         fortified(n, size);
         read_at(fd, h, offset(off), buf, n)
     }
@@ -403,7 +403,7 @@ hook! { real;
         if let Some(got) = look::read_at(fd, buf, n, off) {
             return got;
         }
-        let h = ours!(fd, else real(fd, buf, n, off));
+        let h = ours_alone!(fd, else real(fd, buf, n, off));
         read_at(fd, h, offset(off), buf, n)
     }
     fn __libc_pwrite(fd: c_int, buf: *const c_void, n: usize, off: off_t) -> isize {
@@ -415,11 +415,11 @@ hook! { real;
         readv_at(fd, h, Ok(At::Current), iov, n)
     }
     fn preadv(fd: c_int, iov: *const iovec, n: c_int, off: off_t) -> isize {
-        let h = ours!(fd, else real(fd, iov, n, off));
+        let h = ours_alone!(fd, else real(fd, iov, n, off));
         readv_at(fd, h, offset(off), iov, n)
     }
     fn preadv64(fd: c_int, iov: *const iovec, n: c_int, off: off_t) -> isize {
-        let h = ours!(fd, else real(fd, iov, n, off));
+        let h = ours_alone!(fd, else real(fd, iov, n, off));
         readv_at(fd, h, offset(off), iov, n)
     }
     fn preadv2(fd: c_int, iov: *const iovec, n: c_int, off: off_t, flags: c_int) -> isize {
