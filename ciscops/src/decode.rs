@@ -2,7 +2,6 @@
 
 use crate::command::{Command, Durability, Modify, Op, Placement, TxnMode};
 use crate::flags::{LockAction, LockKind, LockSpace, OpenFlags, RenameFlags, XattrFlags};
-use crate::interp::ANEW;
 use crate::limits::{
     ATOMIC_WRITE_MAX, BATCH_MAX, FILE_OFFSET_MAX, LOOK_MAX, MODIFY_MAX, PROGRAM_BODY_MAX, VIRT_PARAMS_MAX,
     VIRT_SPEC_MAX, WATCHES, XATTR_VALUE_MAX,
@@ -163,8 +162,8 @@ fn check(op: &Op) -> Result<(), Errno> {
         }
         Op::Read { at: crate::At::End, .. } => Err(Errno::INVAL),
         Op::Read { watch, .. } | Op::ReadDirPlus { watch, .. } if watch > WATCHES => Err(Errno::INVAL),
-        // Its result has bits that say what of it is watched.
-        Op::Read { at, watch: 1.., .. } if !matches!(at, crate::At::Offset(off) if off < ANEW) => Err(Errno::INVAL),
+        // From bit 58 on its result says what of it is watched.
+        Op::Read { at, watch: 1.., .. } if !matches!(at, crate::At::Offset(off) if off >> 58 == 0) => Err(Errno::INVAL),
         Op::Read { at, out, .. } => place(at, out.len),
         Op::Write { at, src, .. } | Op::WriteVerified { at, src, .. } => place(at, src.len),
         // When it commits, it is not known what was current when it was collected.

@@ -138,7 +138,9 @@ for _ in range(4000): at = random.randrange(n); assert os.pread(fd, 4096, at) ==
     // Heads of 12 bytes and what follows them, anywhere: two in a row, and never a third.
     let pairs = script(
         "random.seed(3)
-for _ in range(2000): at = random.randrange(n); assert os.pread(fd, 12, at) + os.pread(fd, 300, at + 12) == data[at:at + 312]",
+for _ in range(2000):
+    at = random.randrange(n)
+    assert os.pread(fd, 12, at) + os.pread(fd, 300, at + 12) == data[at:at + 312]",
     );
     let behind_a_head = script(
         "assert os.read(fd, 4) == data[:4]
