@@ -160,12 +160,14 @@ fn map() -> Option<*mut u8> {
     }
 }
 
-/// Bytes that this process may map at all: of few, none are taken.
+/// Bytes that this process may map at all, or of its own: of few, none are taken.
 fn address_space() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    let args = [0, libc::RLIMIT_AS as usize, 0, &raw mut limit as usize, 0, 0];
-    let _ = sys::checked(libc::SYS_prlimit64, args);
-    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
+    let limit = |resource: libc::__rlimit_resource_t| {
+        let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        sys::call(libc::SYS_prlimit64, [0, resource as usize, 0, &raw mut limit as usize, 0, 0]);
+        usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
+    };
+    limit(libc::RLIMIT_AS).min(limit(libc::RLIMIT_DATA))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use weldfs_ciscops::flags::OpenFlags;
 use weldfs_ciscops::{At, Handle, SharedBytes};
 
 /// Bytes of the longest read that is answered so: what is longer is asked for at once already.
-const READ_MAX: usize = 32 << 10;
+const READ_MAX: usize = 16 << 10;
 /// Bytes of the longest read whose offset is moved here: as many as one command brings.
 const MOVED_MAX: usize = 1 << 20;
 

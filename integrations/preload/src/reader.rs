@@ -4,7 +4,8 @@ use crate::chunks::{self, CHUNK};
 use crate::place::Found;
 use weldfs::{Kept, Watched};
 
-/// Bytes that are brought for a program that reads in order, from the beginning of a read on, or twice the read.
+/// Bytes that are brought for a program that reads in order, from the beginning of a read on. With what is before it in
+/// its chunk they are no more than a device gives at once.
 const AHEAD: u64 = 48 << 10;
 /// Pieces that are brought for such a program until it is seen whether that pays.
 const ROW: u32 = 4;
@@ -93,7 +94,7 @@ impl Reader {
     /// Which bytes are to be brought for a read, if any beside its own: of the first one, none.
     pub fn span(&self, at: u64, n: usize) -> Option<(u64, u32)> {
         let start = at - at % CHUNK as u64;
-        let wanted = if self.row > 0 { AHEAD.max(2 * n as u64) } else { n as u64 };
+        let wanted = if self.row > 0 { AHEAD } else { n as u64 };
         let end = (at + wanted).next_multiple_of(CHUNK as u64);
         let may = self.row > 0 || (self.begun && self.fits());
         (may && chunks::are_kept()).then_some((start, (end - start) as u32))
@@ -141,7 +142,7 @@ impl Reader {
         if !self.watched.as_ref().is_some_and(Watched::is_current) {
             return None;
         }
-        // Nothing is put where the caller would not have it: first it is seen whether all of it is here.
+        // First it is seen whether all of it is here: what is not given should not be in the caller's memory either.
         for chunk in at / CHUNK as u64..(at + room.len() as u64).div_ceil(CHUNK as u64) {
             if chunks::kept(self.epoch, chunk)? < CHUNK {
                 break;

@@ -135,6 +135,13 @@ impl Table {
         true
     }
 
+    /// Ends those on which no client relies any more.
+    fn end_expired(&mut self, now: u64) {
+        let expired = |(_, watch): &(&Place, &Watch)| now.saturating_sub(watch.since) > WATCH_NS;
+        let places: Vec<Place> = self.watches.iter().filter(expired).map(|(place, _)| *place).collect();
+        places.into_iter().for_each(|place| self.end(place));
+    }
+
     /// Whether as many watches are about this inode as may be, those left out on which no client relies any more.
     fn is_crowded(&mut self, ino: InodeNo, now: u64) -> bool {
         let crowded = |table: &Table| table.by_inode.get(&ino.0).is_some_and(|places| places.len() >= OF_ONE_MAX);
@@ -254,6 +261,9 @@ impl Watches {
         let place = place_of(queue, number);
         let mut table = self.table.lock();
         table.end(place);
+        if table.watches.len() >= WATCHES_MAX {
+            table.end_expired(now_ns());
+        }
         let full = table.watches.len() >= WATCHES_MAX;
         let begun = !full && !self.deaf.load(Ordering::Relaxed) && {
             queue.pair.begin_watch(number);

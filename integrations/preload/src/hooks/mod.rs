@@ -74,14 +74,22 @@ macro_rules! ours_or_path {
 }
 pub(crate) use ours_or_path;
 
-/// As `ours`, for calls that neither use nor move an offset.
-macro_rules! ours_alone {
-    ($fd:expr, else $host:expr) => {{
-        let handle = match $crate::device::handle_alone($fd) {
+/// As `ours_or_path`, for calls that neither use nor move an offset.
+macro_rules! named_alone {
+    ($fd:expr, else $host:expr) => {
+        match $crate::device::handle_alone($fd) {
             None => return $host,
             Some(Ok(handle)) => handle,
             Some(Err(code)) => return $crate::abi::fail(code),
-        };
+        }
+    };
+}
+pub(crate) use named_alone;
+
+/// As `ours`, for such calls.
+macro_rules! ours_alone {
+    ($fd:expr, else $host:expr) => {{
+        let handle = $crate::hooks::named_alone!($fd, else $host);
         if $crate::hooks::is_path($fd) {
             return $crate::abi::fail(libc::EBADF);
         }

@@ -1,6 +1,6 @@
 //! stat and its many names, statx, statfs, access.
 
-use super::ours_or_path;
+use super::{named_alone, ours_or_path};
 use crate::abi::{self, Res, done, fail, hook};
 use crate::names::{Spot, route_file};
 use crate::{atomic, device, listed, look, mount};
@@ -185,14 +185,14 @@ hook! { real;
         if let Some(answer) = stat_known(fd, out) {
             return answer;
         }
-        let h = ours_or_path!(fd, else real(fd, out));
+        let h = named_alone!(fd, else real(fd, out));
         stat_fd(h, out)
     }
     fn fstat64(fd: c_int, out: *mut Stat) -> c_int {
         if let Some(answer) = stat_known(fd, out) {
             return answer;
         }
-        let h = ours_or_path!(fd, else real(fd, out));
+        let h = named_alone!(fd, else real(fd, out));
         stat_fd(h, out)
     }
     fn fstatat(dirfd: c_int, path: *const c_char, out: *mut Stat, flags: c_int) -> c_int {
@@ -223,14 +223,14 @@ hook! { real;
         if let Some(answer) = stat_known(fd, out) {
             return answer;
         }
-        let h = ours_or_path!(fd, else real(version, fd, out));
+        let h = named_alone!(fd, else real(version, fd, out));
         stat_fd(h, out)
     }
     fn __fxstat64(version: c_int, fd: c_int, out: *mut Stat) -> c_int {
         if let Some(answer) = stat_known(fd, out) {
             return answer;
         }
-        let h = ours_or_path!(fd, else real(version, fd, out));
+        let h = named_alone!(fd, else real(version, fd, out));
         stat_fd(h, out)
     }
     fn __fxstatat(version: c_int, dirfd: c_int, path: *const c_char, out: *mut Stat, flags: c_int) -> c_int {
