@@ -208,7 +208,7 @@ counters! {
     lives: SharedCount,
     /// Write leases granted.
     leases: SharedCount,
-    /// Opens that brought along what they opened.
+    /// Opens that brought along what they opened, and reads with which a watch began.
     watches: SharedCount,
     /// Commands that their clients did not wait for.
     posted: SharedCount,

@@ -12,6 +12,8 @@ pub const SLOTS: u32 = 4;
 pub const WORKERS: usize = DOORS.len() * USERS.len();
 /// Calls of a program.
 const STEPS: usize = 120;
+/// The same of one in bursts, of which there are several kinds.
+const STEPS_OF_BURSTS: usize = 200;
 /// Seconds from which on a time was given by a program; below, the number of the step that left it.
 pub const GIVEN: i64 = 1_000_000_000;
 
@@ -63,10 +65,10 @@ pub fn program(seed: u64) -> Vec<Step> {
 pub fn program_in_bursts(seed: u64, workers: &[usize], others: &[usize]) -> Vec<Step> {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut steps = prologue();
-    while steps.len() < STEPS {
+    while steps.len() < STEPS_OF_BURSTS {
         let worker = workers[rng.random_range(0..workers.len())];
         for op in burst(&mut rng, worker) {
-            let how = rng.random_range(0..3);
+            let how = if rng.random_bool(0.5) { 0 } else { rng.random_range(1..3) };
             steps.push(Step { worker, call: Call::Plain(op), how });
             if rng.random_bool(0.2) {
                 steps.push(step(&mut rng, others));
@@ -101,7 +103,7 @@ fn readings(rng: &mut StdRng, worker: usize) -> Vec<Op> {
     let set = SetAttr { atime: set_time(rng), mtime: set_time(rng), ..SetAttr::NONE };
     ops.extend([Op::SetAttr { who: Who::Slot(slot), set }, Op::Close { slot }]);
     ops.push(opens(libc::O_RDONLY | follow));
-    for _ in 0..rng.random_range(8..20) {
+    for _ in 0..rng.random_range(6..16) {
         let place = if rng.random_bool(0.5) { At::Current } else { At::Offset(rng.random_range(0..long)) };
         ops.push(Op::Read { slot, at: place, len: rng.random_range(1..9_000) });
     }
