@@ -29,6 +29,9 @@ const LISTED: usize = 2;
 const MAGIC_WORD: u64 = u64::from_le_bytes(*b"WELDMAP\x01");
 /// Bytes of the page.
 pub const BYTES: usize = (HEAD + PLACES) * 8;
+/// The ioctl(2) by which a program says, of the file that it has opened to map it, that the kernel has dropped what it
+/// had of it; without an argument.
+pub const BEGINS: u32 = (b'W' as u32) << 8 | 1;
 /// How often a reader looks again before it takes the writer for dead.
 const TRIES: usize = 10_000;
 
@@ -135,6 +138,11 @@ impl Registry {
             }
             None => {}
         }
+    }
+
+    /// What was found out so far holds no more, though the same files are listed.
+    pub fn renew(&self) {
+        self.change(|_| {});
     }
 
     fn change(&self, go: impl FnOnce(&Page)) {

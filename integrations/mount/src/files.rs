@@ -1,6 +1,6 @@
 //! Open files: what the kernel's numbers of them stand for.
 
-use crate::mapped::Listed;
+use crate::mapped::{Hold, Listed};
 use crate::session::Session;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,8 +24,17 @@ pub struct OpenFile {
     pub lock_owner: Arc<Mutex<Option<u64>>>,
     /// The open file whose description it shares, and which closes that.
     of: Option<Arc<OpenFile>>,
-    /// What tells programs that it is mapped.
-    listed: Option<Listed>,
+    mapping: Mapping,
+}
+
+/// What an open file is to mappings of its file.
+pub enum Mapping {
+    /// Nothing.
+    None,
+    /// It is one, and this tells programs so.
+    Is(Listed),
+    /// It holds them off.
+    HeldOff(#[expect(dead_code, reason = "held, and dropped")] Hold),
 }
 
 impl OpenFile {
@@ -40,7 +49,7 @@ impl OpenFile {
             unended,
             lock_owner: Arc::default(),
             of: None,
-            listed: None,
+            mapping: Mapping::None,
         }
     }
 
@@ -51,17 +60,28 @@ impl OpenFile {
         let unended = AtomicBool::new(false);
         let (handle, node) = (of.handle, of.node);
         let is_virtual = of.is_virtual;
-        OpenFile { session, handle, node, flags, is_virtual, unended, lock_owner, of: Some(of), listed: None }
+        OpenFile { session, handle, node, flags, is_virtual, unended, lock_owner, of: Some(of), mapping: Mapping::None }
     }
 
     /// Whether the file is mapped by this one for the first time.
     pub fn is_first_mapping(&self) -> bool {
-        self.listed.as_ref().is_some_and(|listed| listed.first)
+        matches!(&self.mapping, Mapping::Is(listed) if listed.first)
     }
 
-    /// The same, listed as mapped until it is closed.
-    pub fn listed(mut self, listed: Option<Listed>) -> OpenFile {
-        self.listed = listed;
+    /// Its mapping may begin; false: it is none.
+    pub fn begin_mapping(&self) -> bool {
+        match &self.mapping {
+            Mapping::Is(listed) => {
+                listed.begin();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The same, which is that to mappings until it is closed.
+    pub fn with(mut self, mapping: Mapping) -> OpenFile {
+        self.mapping = mapping;
         self
     }
 }

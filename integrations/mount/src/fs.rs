@@ -252,6 +252,7 @@ impl Fs {
             op::FLUSH => self.flush(request),
             op::FSYNC | op::FSYNCDIR => self.fsync(request),
             op::LSEEK => self.lseek(request, out),
+            op::IOCTL => self.ioctl(request, out),
             op::FALLOCATE => self.fallocate(request),
             op::COPY_FILE_RANGE => self.copy_file_range(request, out),
             op::READDIR => self.readdir(request, out),

@@ -14,16 +14,28 @@ use weldfs_locks::Mutex;
 
 const FILE: &[u8] = b".weldfs-fd-";
 const MAPPING: &[u8] = b".weldfs-map-";
+const HOLD: &[u8] = b".weldfs-hold-";
 /// Files between look-up and open, at most.
 const PENDING_MAX: usize = 4096;
 /// How long one is kept there: whoever asked for it has died.
 const PENDING_FOR: Duration = Duration::from_secs(10);
 
+/// What a file is opened for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// To be read and written through the kernel.
+    Use,
+    /// To be mapped.
+    Map,
+    /// To be written while no mapping of it begins.
+    HoldOff,
+}
+
 /// A file that was looked up, and is about to be opened.
 pub struct Pending {
     pub node: u64,
     pub thread: u32,
-    pub mapping: bool,
+    pub purpose: Purpose,
     /// Its time of modification as the kernel was told it.
     pub mtime: WireTime,
     pub file: Arc<OpenFile>,
@@ -31,8 +43,8 @@ pub struct Pending {
 }
 
 impl Pending {
-    pub fn new((node, thread): (u64, u32), mapping: bool, mtime: WireTime, file: OpenFile) -> Pending {
-        Pending { node, thread, mapping, mtime, file: Arc::new(file), since: Instant::now() }
+    pub fn new((node, thread): (u64, u32), purpose: Purpose, mtime: WireTime, file: OpenFile) -> Pending {
+        Pending { node, thread, purpose, mtime, file: Arc::new(file), since: Instant::now() }
     }
 }
 
@@ -87,14 +99,12 @@ impl Handing {
     }
 }
 
-/// The number at the end of such a name, as programs write it, and whether it is one of a mapping.
-pub fn number(name: &[u8]) -> Option<(RawFd, bool)> {
-    let (digits, mapping) = match name.strip_prefix(FILE) {
-        Some(digits) => (digits, false),
-        None => (name.strip_prefix(MAPPING)?, true),
-    };
+/// The number at the end of such a name, as programs write it, and what the name is for.
+pub fn number(name: &[u8]) -> Option<(RawFd, Purpose)> {
+    let names = [(FILE, Purpose::Use), (MAPPING, Purpose::Map), (HOLD, Purpose::HoldOff)];
+    let (digits, purpose) = names.iter().find_map(|(front, purpose)| Some((name.strip_prefix(*front)?, *purpose)))?;
     let fd: RawFd = std::str::from_utf8(digits).ok()?.parse().ok().filter(|fd| *fd >= 0)?;
-    (fd.to_string().as_bytes() == digits).then_some((fd, mapping))
+    (fd.to_string().as_bytes() == digits).then_some((fd, purpose))
 }
 
 #[cfg(test)]
@@ -103,8 +113,9 @@ mod tests {
 
     #[test]
     fn a_number_is_one_only_as_it_is_written() {
-        assert_eq!(number(b".weldfs-fd-0"), Some((0, false)));
-        assert_eq!(number(b".weldfs-map-768"), Some((768, true)));
+        assert_eq!(number(b".weldfs-fd-0"), Some((0, Purpose::Use)));
+        assert_eq!(number(b".weldfs-map-768"), Some((768, Purpose::Map)));
+        assert_eq!(number(b".weldfs-hold-9"), Some((9, Purpose::HoldOff)));
         for other in [&b".weldfs-fd-"[..], b".weldfs-fd-07", b".weldfs-fd--1", b".weldfs-map-+1", b"weldfs-fd-1", b"x"]
         {
             assert_eq!(number(other), None, "{other:?}");

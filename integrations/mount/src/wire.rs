@@ -22,7 +22,7 @@ pub mod op {
         UNLINK = 10, RMDIR = 11, RENAME = 12, LINK = 13, OPEN = 14, READ = 15, WRITE = 16, STATFS = 17, RELEASE = 18,
         FSYNC = 20, SETXATTR = 21, GETXATTR = 22, LISTXATTR = 23, REMOVEXATTR = 24, FLUSH = 25, INIT = 26,
         OPENDIR = 27, READDIR = 28, RELEASEDIR = 29, FSYNCDIR = 30, GETLK = 31, SETLK = 32, SETLKW = 33, ACCESS = 34,
-        CREATE = 35, INTERRUPT = 36, DESTROY = 38, BATCH_FORGET = 42, FALLOCATE = 43,
+        CREATE = 35, INTERRUPT = 36, DESTROY = 38, IOCTL = 39, BATCH_FORGET = 42, FALLOCATE = 43,
         READDIRPLUS = 44, RENAME2 = 45, LSEEK = 46, COPY_FILE_RANGE = 47, TMPFILE = 51, STATX = 52,
     }
 }
@@ -162,6 +162,8 @@ bodies! {
     Dirent { ino: u64, off: u64, namelen: u32, kind: u32 } = 24
     Lseek { fh: u64, offset: u64, whence: u32, padding: u32 } = 24
     LseekOut { offset: u64 } = 8
+    Ioctl { fh: u64, flags: u32, command: u32, argument: u64, in_size: u32, out_size: u32 } = 32
+    IoctlOut { result: i32, flags: u32, in_iovs: u32, out_iovs: u32 } = 16
     CopyFileRange {
         fh_in: u64, off_in: u64, nodeid_out: u64, fh_out: u64, off_out: u64, len: u64, flags: u64,
     } = 56

@@ -21,9 +21,10 @@ use libc::c_int;
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use weldfs::kept;
 use weldfs_ciscops::flags::{OpenFlags, Whence};
-use weldfs_ciscops::mapped::RegistryView;
+use weldfs_ciscops::mapped::{self, RegistryView};
 use weldfs_ciscops::{At, Handle};
 use weldfs_locks::{Mutex, MutexGuard};
 
@@ -34,8 +35,13 @@ static RETIRED: Mutex<VecDeque<Handle>> = Mutex::new(VecDeque::new());
 const RETIRED_MAX: usize = 64;
 /// Status flags that a file of the kernel's takes over from the descriptor.
 const STATUS: c_int = libc::O_ACCMODE | libc::O_APPEND | libc::O_DIRECT | libc::O_SYNC | libc::O_DSYNC | libc::O_PATH;
+/// How often it is asked whether a mapping may begin, or is not about to; and how long is waited in between.
+const TRIES: u32 = 5000;
+const PAUSE_FIRST: Duration = Duration::from_micros(50);
+const PAUSE_MAX: Duration = Duration::from_millis(1);
 const FILE: &str = ".weldfs-fd-";
 const MAPPING: &str = ".weldfs-map-";
+const HOLD: &str = ".weldfs-hold-";
 
 /// The kernel's own file of what a descriptor of ours stands for, if that still is the file of `handle`. ENODEV: there
 /// is no mount, or it does not know it.
@@ -52,9 +58,28 @@ fn kernel_file(fd: c_int, handle: Handle, name: &str, flags: c_int) -> Res<(Owne
     if is_file(file.as_raw_fd(), ino) { Ok((file, ino)) } else { Err(libc::ENODEV) }
 }
 
+/// The same, once it is not EAGAIN any more: a mapping of the file is about to begin, or a write holds it off. EAGAIN:
+/// that went on for seconds.
+fn kernel_file_in_turn(fd: c_int, handle: Handle, name: &str, flags: c_int) -> Res<(OwnedFd, u64)> {
+    let mut pause = PAUSE_FIRST;
+    for _ in 0..TRIES {
+        match kernel_file(fd, handle, name, flags) {
+            Err(libc::EAGAIN) => {}
+            opened => return opened,
+        }
+        // Whether a signal came meanwhile makes no difference: neither mmap(2) nor such a write is interrupted.
+        let _ = sys::pause(pause);
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+    Err(libc::EAGAIN)
+}
+
 /// The same, which counts as mapped as long as it is open.
 fn mapping(fd: c_int, handle: Handle, flags: c_int) -> Res<OwnedFd> {
-    let (file, ino) = kernel_file(fd, handle, MAPPING, flags)?;
+    let (file, ino) = kernel_file_in_turn(fd, handle, MAPPING, flags)?;
+    // Opened and looked at (`kernel_file`): the kernel has dropped the pages that it had, and drops none any more.
+    sys::checked(libc::SYS_ioctl, [file.as_raw_fd() as usize, mapped::BEGINS as usize, 0, 0, 0, 0])
+        .map_err(|_| libc::ENODEV)?;
     let listed = registry().is_some_and(|registry| registry.look(|| Ok::<_, ()>(ino)).is_ok_and(|found| found.mapped));
     if listed { Ok(file) } else { Err(libc::ENODEV) }
 }
@@ -156,10 +181,10 @@ pub fn beside(fd: c_int) -> Res<(c_int, Handle)> {
     Ok((file_of(fd, open, (life, handle))?, handle))
 }
 
-/// After a command that changed bytes or size of a file, with the registry's stamp from before it was asked whether
-/// that is mapped: where the stamp has changed, a program may have mapped the file meanwhile, and read pages as they
-/// were before; written back, they would undo the change. So it is made once more, through the kernel, by a file that
-/// takes offsets as they are said. The command was carried out in any case.
+/// After bytes or size of a file were changed, with the registry's stamp from before it was asked whether that is
+/// mapped: where the stamp has changed, a program may have mapped the file meanwhile, and read pages as they were
+/// before; written back, they would undo the change. So it is made once more, through the kernel, by a file that takes
+/// offsets as they are said, while no mapping of it begins. The change was made in any case.
 #[inline]
 pub fn once_more(fd: c_int, before: u64, again: impl FnOnce(c_int) -> Res<()>) {
     if registry::stamp() != before {
@@ -172,7 +197,7 @@ fn repeat(fd: c_int, again: impl FnOnce(c_int) -> Res<()>) {
     let go = || {
         let open = table::entry(fd).ok_or(libc::EBADF)?;
         let handle = open.claimed().ok_or(libc::EBADF)?;
-        let (file, _) = kernel_file(fd, handle, FILE, status_of(open) & !libc::O_APPEND)?;
+        let (file, _) = kernel_file_in_turn(fd, handle, HOLD, status_of(open) & !libc::O_APPEND)?;
         again(file.as_raw_fd())
     };
     if go().is_err() && !matches!(mapped(fd), Ok(None)) {
@@ -213,47 +238,20 @@ pub fn read(h: Handle, at: At, n: usize, go: impl FnOnce(u64) -> Res<usize>) -> 
     go(from)
 }
 
-/// How a write through the kernel's file finds its place.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// The offset that it says.
-    Here,
-    /// The file's end: the descriptor appends.
-    Append,
-    /// The file's end, this once (RWF_APPEND); whether the offset moves there.
-    End(bool),
-}
-
-/// The same of a write of `n` bytes. Processes that share the offset write one behind the other: it is moved first, and
-/// back by what was not written.
-pub fn write(h: Handle, (at, place): (At, Place), n: usize, go: impl FnOnce(u64) -> Res<usize>) -> Res<usize> {
-    let to_end = || device::on(|d| d.seek(h, Whence::End, 0)).map(drop);
-    match (at, place) {
-        (At::Current, Place::Here) => {
-            let n = i64::try_from(n).map_err(|_| libc::EINVAL)?;
-            let end = device::on(|d| d.seek(h, Whence::Cur, n))?;
-            let done = go(end - n as u64);
-            let left = n - done.as_ref().map_or(0, |done| *done as i64);
-            if left != 0 {
-                device::on(|d| d.seek(h, Whence::Cur, -left))?;
-            }
-            done
+/// The same of a write of `n` bytes, at the device's offset or where it says; appends are the device's. Processes that
+/// share the offset write one behind the other: it is moved first, and back by what was not written.
+pub fn write(h: Handle, at: At, n: usize, go: impl FnOnce(u64) -> Res<usize>) -> Res<usize> {
+    let At::Offset(to) = at else {
+        let n = i64::try_from(n).map_err(|_| libc::EINVAL)?;
+        let end = device::on(|d| d.seek(h, Whence::Cur, n))?;
+        let done = go(end - n as u64);
+        let left = n - done.as_ref().map_or(0, |done| *done as i64);
+        if left != 0 {
+            device::on(|d| d.seek(h, Whence::Cur, -left))?;
         }
-        (At::Offset(to), Place::Here | Place::Append) => go(to),
-        (_, place) => {
-            let done = go(0)?;
-            if done > 0 && (place == Place::End(true) || (at == At::Current && place == Place::Append)) {
-                to_end()?;
-            }
-            Ok(done)
-        }
-    }
-}
-
-/// The kernel's size of a file is what it saw last: it looks again.
-pub fn refresh(file: c_int) {
-    let mut st: libc::stat = crate::abi::zeroed();
-    let _ = sys::checked(libc::SYS_fstat, [file as usize, &raw mut st as usize, 0, 0, 0, 0]);
+        return done;
+    };
+    go(to)
 }
 
 /// What is written to a mapping reaches the device, where the file is mapped.

@@ -39,6 +39,16 @@ pub fn write(fd: i32, bytes: &[u8]) {
     call(libc::SYS_write, [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]);
 }
 
+/// nanosleep(2) of less than a second. EINTR: a caught signal ended it.
+pub fn pause(time: std::time::Duration) -> Result<(), i32> {
+    let mut wanted: libc::timespec = crate::abi::zeroed();
+    wanted.tv_nsec = time.subsec_nanos() as _;
+    match checked(libc::SYS_nanosleep, [&raw const wanted as usize, 0, 0, 0, 0, 0]) {
+        Err(libc::EINTR) => Err(libc::EINTR),
+        _ => Ok(()),
+    }
+}
+
 /// open(2) of a path that ends in NUL, with O_CLOEXEC and O_NOFOLLOW.
 pub fn open(path: &std::ffi::CStr, flags: i32) -> Result<OwnedFd, i32> {
     let flags = flags | libc::O_CLOEXEC | libc::O_NOFOLLOW;

@@ -313,6 +313,21 @@ fn a_directory_of_another_user_is_not_covered() {
 }
 
 #[test]
+fn no_write_beside_a_mapping_that_begins_and_ends_is_lost() {
+    let test = "no_write_beside_a_mapping_that_begins_and_ends_is_lost";
+    if !usable(test) {
+        return;
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mount/scripts/beside.py");
+    // As they are, and such that each write to the mount takes as long as several steps of the one that maps.
+    for lingering in [None, Some("400")] {
+        let mut command = run(&[], &format!("exec python3 -B {script} /weld 10"));
+        lingering.map(|microseconds| command.env("WELDFS_WRITES_LINGER", microseconds));
+        assert_eq!(ok(&mut command), "none is lost\n", "{lingering:?}");
+    }
+}
+
+#[test]
 fn what_a_mapping_wrote_is_there_after_the_run() {
     let test = "what_a_mapping_wrote_is_there_after_the_run";
     if !usable(test) {

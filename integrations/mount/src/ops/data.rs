@@ -8,6 +8,18 @@ use std::sync::atomic::Ordering;
 use weldfs::{FallocMode, Whence};
 use weldfs_ciscops::{At, Errno};
 
+/// In builds with debug assertions, for tests: a write is under way for `WELDFS_WRITES_LINGER` microseconds before the
+/// device has it, so that what must not depend on its haste is seen.
+#[cfg(debug_assertions)]
+fn linger() {
+    use std::{sync::LazyLock, time::Duration};
+    static LONGER: LazyLock<Option<Duration>> =
+        LazyLock::new(|| Some(Duration::from_micros(std::env::var("WELDFS_WRITES_LINGER").ok()?.parse().ok()?)));
+    if let Some(longer) = *LONGER {
+        std::thread::sleep(longer);
+    }
+}
+
 impl Fs {
     pub(crate) fn read(&self, request: &Request<'_>, out: &mut Out) -> Result<Said, Errno> {
         let read: wire::Read = request.fixed()?;
@@ -24,6 +36,8 @@ impl Fs {
             true => At::End,
             false => At::Offset(write.offset),
         };
+        #[cfg(debug_assertions)]
+        linger();
         let written = file.session.raw().write(file.handle, at, data)?;
         if file.is_virtual {
             file.unended.store(true, Ordering::Relaxed);

@@ -61,17 +61,8 @@ fn kind(lock: &Lock) -> Res<LockKind> {
     }
 }
 
-/// EINTR: a caught signal ends the wait, as it ends the kernel's.
-fn pause(time: Duration) -> Res<()> {
-    let mut wanted: libc::timespec = abi::zeroed();
-    wanted.tv_nsec = time.as_nanos() as _;
-    match sys::checked(libc::SYS_nanosleep, [&raw const wanted as usize, 0, 0, 0, 0, 0]) {
-        Err(libc::EINTR) => Err(libc::EINTR),
-        _ => Ok(()),
-    }
-}
-
-/// Asks until no lock is in the way. The device never waits, so a waiter cannot hold up commands of others.
+/// Asks until no lock is in the way. The device never waits, so a waiter cannot hold up commands of others. EINTR: a
+/// caught signal ends the wait, as it ends the kernel's.
 fn insist(mut ask: impl FnMut() -> Res<()>) -> Res<()> {
     let mut pause = PAUSE_FIRST;
     loop {
@@ -79,7 +70,7 @@ fn insist(mut ask: impl FnMut() -> Res<()>) -> Res<()> {
             Err(libc::EAGAIN | libc::EACCES) => {}
             answer => return answer,
         }
-        self::pause(pause)?;
+        sys::pause(pause)?;
         pause = (pause * 2).min(PAUSE_MAX);
     }
 }
@@ -115,7 +106,7 @@ fn past_the_dead(
     let mut answer = ask();
     for length in pauses {
         // A signal ends the patience, and not the call.
-        if answer != Err(libc::EAGAIN) || !may() || pause(length).is_err() {
+        if answer != Err(libc::EAGAIN) || !may() || sys::pause(length).is_err() {
             break;
         }
         answer = ask();

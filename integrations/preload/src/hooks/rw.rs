@@ -2,8 +2,7 @@
 
 use super::{ours, ours_alone};
 use crate::abi::{self, Res, count, fail, give, hook};
-use crate::promote::{self, Place};
-use crate::{device, limit, look, memory, merge, registry, report, sys};
+use crate::{device, limit, look, memory, merge, promote, registry, report, sys};
 use libc::{c_int, c_void, iovec, off_t};
 use std::io::{IoSlice, IoSliceMut};
 use weldfs::Written;
@@ -38,10 +37,39 @@ fn appends(fd: c_int) -> bool {
     super::flags_of(fd).contains(OpenFlags::APPEND)
 }
 
+/// How a write goes: through the kernel's file, or as the device's command.
+enum Way {
+    /// With the registry's stamp from before the file was found mapped.
+    Kernel(c_int, u64),
+    /// With the registry's stamp as of which the file is not mapped. 0: it is, and this appends: the device finds the
+    /// end that is the end for all, and then the kernel is given what is there (`promote::once_more`).
+    Device(u64),
+}
+
+/// Which one: of a write that appends, or does not.
+#[inline]
+fn way(fd: c_int, appends: impl FnOnce() -> bool) -> Res<Way> {
+    let before = registry::stamp();
+    Ok(match promote::mapped(fd)? {
+        None => Way::Device(before),
+        Some(_) if appends() => Way::Device(0),
+        Some(file) => Way::Kernel(file, before),
+    })
+}
+
+/// A write through the kernel. Where a mapping of the file began meanwhile, the kernel may have dropped a page that had
+/// it, and read that anew before the device had it.
 #[cold]
-fn kernel_write(file: c_int, fd: c_int, h: Handle, at: At, (call, n): (Call, usize)) -> Res<usize> {
-    let place = if appends(fd) { Place::Append } else { Place::Here };
-    promote::write(h, (at, place), n, |off| at_offset(file, call, off))
+fn kernel_write((file, before): (c_int, u64), fd: c_int, (h, at): (Handle, At), to: (Call, usize)) -> Res<usize> {
+    let (call, n) = to;
+    promote::write(h, at, n, |off| {
+        let done = at_offset(file, call, off)?;
+        promote::once_more(fd, before, |file| {
+            let again = at_offset(file, call, off)?;
+            if again < done { Err(libc::EIO) } else { Ok(()) }
+        });
+        Ok(done)
+    })
 }
 
 /// After a write by the device's command.
@@ -123,10 +151,12 @@ fn nowhere_to_read(h: Handle, at: At) -> Res<usize> {
 /// Writes from a C buffer.
 #[inline]
 fn write_at(fd: c_int, h: Handle, at: Res<At>, buf: *const c_void, n: usize) -> isize {
-    let before = registry::stamp();
-    count(at.and_then(|at| match promote::mapped(fd)? {
-        Some(file) => kernel_write(file, fd, h, at, ((libc::SYS_pwrite64, [buf as usize, n, 0]), n.min(CALL_MAX))),
-        None => write_device(fd, before, (h, at), buf, n),
+    count(at.and_then(|at| match way(fd, || appends(fd))? {
+        Way::Kernel(file, before) => {
+            let call = (libc::SYS_pwrite64, [buf as usize, n, 0]);
+            kernel_write((file, before), fd, (h, at), (call, n.min(CALL_MAX)))
+        }
+        Way::Device(before) => write_device(fd, before, (h, at), buf, n),
     }))
 }
 
@@ -215,11 +245,14 @@ fn buffers<'a>(iov: *const iovec, n: c_int, most: usize) -> Res<Vec<IoSlice<'a>>
 
 fn writev_at(fd: c_int, h: Handle, at: Res<At>, iov: *const iovec, n: c_int) -> isize {
     let go = || -> Res<usize> {
-        let (at, before) = (at?, registry::stamp());
-        if let Some(file) = promote::mapped(fd)? {
-            let call = (libc::SYS_pwritev2, [iov as usize, n as usize, 0]);
-            return kernel_write(file, fd, h, at, (call, bytes_in(iov, n)?));
-        }
+        let at = at?;
+        let before = match way(fd, || appends(fd))? {
+            Way::Device(before) => before,
+            Way::Kernel(file, before) => {
+                let call = (libc::SYS_pwritev2, [iov as usize, n as usize, 0]);
+                return kernel_write((file, before), fd, (h, at), (call, bytes_in(iov, n)?));
+            }
+        };
         match gather(fd, h, at, (iov, n)) {
             Ok(parts) => {
                 if let Some(n) = merge::write(fd, before, (h, at), &parts)? {
@@ -272,20 +305,17 @@ fn writev_with(fd: c_int, h: Handle, (off, flags): (off_t, c_int), iov: *const i
         if flags & RWF_NOAPPEND != 0 && super::flags_of(fd).contains(OpenFlags::APPEND) {
             return Err(report::refuse(libc::EOPNOTSUPP, "RWF_NOAPPEND on a descriptor that appends"));
         }
-        let (mut at, before) = (offset_or_current(off)?, registry::stamp());
-        if flags & libc::RWF_APPEND != 0 {
-            at = At::End;
-        }
-        if let Some(file) = promote::mapped(fd)? {
-            let kept = flags & (libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_APPEND);
-            let call = (libc::SYS_pwritev2, [iov as usize, n as usize, kept as usize]);
-            if flags & libc::RWF_APPEND == 0 {
-                return kernel_write(file, fd, h, at, (call, bytes_in(iov, n)?));
+        let to_end = flags & libc::RWF_APPEND != 0;
+        let said = offset_or_current(off)?;
+        let at = if to_end { At::End } else { said };
+        let before = match way(fd, || to_end || appends(fd))? {
+            Way::Device(before) => before,
+            Way::Kernel(file, before) => {
+                let kept = flags & (libc::RWF_DSYNC | libc::RWF_SYNC);
+                let call = (libc::SYS_pwritev2, [iov as usize, n as usize, kept as usize]);
+                return kernel_write((file, before), fd, (h, at), (call, bytes_in(iov, n)?));
             }
-            // The end is the one that the kernel knows.
-            promote::refresh(file);
-            return promote::write(h, (At::End, Place::End(off == -1)), 0, |off| at_offset(file, call, off));
-        }
+        };
         let parts = gather(fd, h, at, (iov, n)).map_err(|code| match code {
             libc::EFAULT => nothing_to_write(h, at, code),
             code => code,

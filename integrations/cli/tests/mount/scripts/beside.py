@@ -1,0 +1,108 @@
+"""Programs that write to a file by calls while another one maps and unmaps it, and changes other bytes of the same
+pages: none of their bytes is lost. `beside.py FOLDER ROUNDS`."""
+
+import mmap
+import os
+import sys
+import threading
+
+folder, rounds = sys.argv[1], int(sys.argv[2])
+PAGES = 4
+
+
+def writer(go):
+    """Forks; the child's number."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            go()
+            code = 0
+        finally:
+            os._exit(code)
+    return child
+
+
+def while_mapped(name, before, change, writers):
+    """The bytes of a file that is mapped and changed again and again until all writers are done."""
+    path = os.path.join(folder, name)
+    file = os.open(path, os.O_RDWR | os.O_CREAT)
+    os.pwrite(file, before, 0)
+    children = [writer(lambda go=go: go(path)) for go in writers]
+    running = threading.Thread(target=lambda: codes.extend(os.waitpid(child, 0)[1] for child in children))
+    codes, times = [], 0
+    running.start()
+    while running.is_alive():
+        there = os.fstat(file).st_size
+        mapped = mmap.mmap(file, there)
+        change(mapped, times)
+        mapped.close()
+        times += 1
+    running.join()
+    assert codes == [0] * len(writers), codes
+    found = os.pread(file, os.fstat(file).st_size, 0)
+    os.close(file)
+    os.unlink(path)
+    return found
+
+
+def in_place(round):
+    """Two writers, each with its bytes of every sixteen; the mapping changes another one."""
+    size = PAGES * 4096
+
+    def put(first, how):
+        def go(path):
+            file = os.open(path, os.O_RDWR)
+            for at in range(first, size, 16):
+                how(file, at)
+        return go
+
+    def plain(file, at):
+        os.pwrite(file, b"x", at)
+
+    def vector(file, at):
+        os.lseek(file, at, os.SEEK_SET)
+        os.writev(file, [b"y", b"z"])
+
+    def change(mapped, times):
+        for at in range(8, size, 4096):
+            mapped[at] = times % 256
+
+    found = while_mapped("place%d" % round, bytes(size), change, [put(0, plain), put(2, vector)])
+    lost = [at for at in range(0, size, 16) if found[at : at + 4] != b"x\0yz"]
+    assert not lost, ("in place", round, len(lost), lost[:5])
+
+
+def appended(round):
+    """Two writers append, in each way there is; the mapping changes the head, in the page where the file ends."""
+    each = 200
+
+    def append(mark, how):
+        def go(path):
+            file = os.open(path, os.O_WRONLY | (os.O_APPEND if how != "flag" else 0))
+            for n in range(each):
+                line = b"%c%06d\n" % (mark, n)
+                if how == "write":
+                    os.write(file, line)
+                elif how == "vector":
+                    os.writev(file, [line[:3], line[3:]])
+                else:
+                    os.pwritev(file, [line], 0, os.RWF_APPEND)
+        return go
+
+    def change(mapped, times):
+        mapped[times % 64] = times % 256
+
+    ways = [("write", "flag"), ("vector", "write")][round % 2]
+    found = while_mapped("end%d" % round, bytes(64), change, [append(ord("a") + n, how) for n, how in enumerate(ways)])
+    lines = found[64:].split(b"\n")
+    for mark in b"ab":
+        mine = [line for line in lines if line[:1] == b"%c" % mark]
+        assert mine == [b"%c%06d" % (mark, n) for n in range(each)], ("appended", round, len(mine), found[64:200])
+    assert len(found) == 64 + 2 * each * 8, len(found)
+
+
+for round in range(rounds):
+    in_place(round)
+    appended(round)
+print("none is lost")
