@@ -5,10 +5,10 @@
 //! the page is read as it was before, stays so, and written back undoes the write. The programs of the run change such
 //! a file through the kernel, so there is nothing to be found out.
 //!
-//! **A first mapping begins in two steps.** The kernel drops what it had of the file when it has opened it, and finds the
-//! time of modification that it is told from now on, after the file is listed; either can meet a write that goes through
-//! the kernel, as above. So whoever maps the file says when that is over (`ops/handing`), and the registry's number
-//! changes once more. Until then another mapping of the file does not begin.
+//! **A first mapping begins in two steps.** The kernel drops what it had of the file when it has opened it, and finds
+//! the time of modification that it is told from now on, after the file is listed; either can meet a write that goes
+//! through the kernel, as above. So whoever maps the file says when that is over (`ops/handing`), and the registry's
+//! number changes once more. Until then another mapping of the file does not begin.
 //!
 //! **Writes that met one.** A program that finds another number after its write than before it writes once more
 //! (`promote::once_more` of the preload library), by an open file that *holds off* mappings: as long as it is open, no

@@ -41,8 +41,7 @@ pub fn write(fd: i32, bytes: &[u8]) {
 
 /// nanosleep(2) of less than a second. EINTR: a caught signal ended it.
 pub fn pause(time: std::time::Duration) -> Result<(), i32> {
-    let mut wanted: libc::timespec = crate::abi::zeroed();
-    wanted.tv_nsec = time.subsec_nanos() as _;
+    let wanted = libc::timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
     match checked(libc::SYS_nanosleep, [&raw const wanted as usize, 0, 0, 0, 0, 0]) {
         Err(libc::EINTR) => Err(libc::EINTR),
         _ => Ok(()),
