@@ -29,6 +29,8 @@ const LISTED: usize = 2;
 const MAGIC_WORD: u64 = u64::from_le_bytes(*b"WELDMAP\x01");
 /// Bytes of the page.
 pub const BYTES: usize = (HEAD + PLACES) * 8;
+/// In a place: the file's first mapping is about to begin.
+const BEGINS_BIT: u64 = 1 << 63;
 /// The ioctl(2) by which a program says, of the file that it has opened to map it, that the kernel has dropped what it
 /// had of it; without an argument.
 pub const BEGINS: u32 = (b'W' as u32) << 8 | 1;
@@ -77,6 +79,11 @@ impl Drop for Page {
     }
 }
 
+/// The file of a place.
+fn ino_of(place: u64) -> u64 {
+    place & !BEGINS_BIT
+}
+
 /// Where the search for a number begins (Fibonacci hashing, Knuth 3, 6.4).
 fn home(ino: u64) -> usize {
     (ino.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 51) as usize % PLACES
@@ -107,9 +114,10 @@ impl Registry {
         Ok(Registry { page, mapped: HashMap::new() })
     }
 
-    /// A file is mapped once more. ENFILE: as many are as can be listed. EINVAL: no file has this number.
+    /// A file is mapped once more; the first time it is about to be, until `begin`. ENFILE: as many are as can be
+    /// listed. EINVAL: no file has this number.
     pub fn add(&mut self, ino: u64) -> Result<(), Errno> {
-        if ino == 0 {
+        if ino == 0 || ino & BEGINS_BIT != 0 {
             return Err(Errno::INVAL);
         }
         if let Some(times) = self.mapped.get_mut(&ino) {
@@ -123,7 +131,7 @@ impl Registry {
         self.change(|page| {
             // As many places as there are: who can write to the file may have filled them.
             let free = (home(ino)..home(ino) + PLACES).find(|n| page.place(*n).load(Ordering::Relaxed) == 0);
-            page.place(free.unwrap_or_default()).store(ino, Ordering::Relaxed);
+            page.place(free.unwrap_or_default()).store(ino | BEGINS_BIT, Ordering::Relaxed);
         });
         Ok(())
     }
@@ -140,9 +148,13 @@ impl Registry {
         }
     }
 
-    /// What was found out so far holds no more, though the same files are listed.
-    pub fn renew(&self) {
-        self.change(|_| {});
+    /// Its first mapping begins.
+    pub fn begin(&self, ino: u64) {
+        self.change(|page| {
+            if let Some(at) = place_of(page, ino) {
+                page.place(at).store(ino, Ordering::Relaxed);
+            }
+        });
     }
 
     fn change(&self, go: impl FnOnce(&Page)) {
@@ -156,18 +168,20 @@ impl Registry {
     }
 }
 
+fn place_of(page: &Page, ino: u64) -> Option<usize> {
+    (home(ino)..home(ino) + PLACES).find(|n| ino_of(page.place(*n).load(Ordering::Relaxed)) == ino)
+}
+
 /// Empties a number's place, and moves up what a search would not find across it any more.
 fn take_out(page: &Page, ino: u64) {
-    let Some(mut hole) = (home(ino)..home(ino) + PLACES).find(|n| page.place(*n).load(Ordering::Relaxed) == ino) else {
-        return;
-    };
+    let Some(mut hole) = place_of(page, ino) else { return };
     for n in hole + 1..hole + PLACES {
         let other = page.place(n).load(Ordering::Relaxed);
         if other == 0 {
             break;
         }
         // How far it lies from its home: it may fill a hole that is no further away than that.
-        let away = (n + PLACES - home(other)) % PLACES;
+        let away = (n + PLACES - home(ino_of(other))) % PLACES;
         if away >= n - hole {
             page.place(hole).store(other, Ordering::Relaxed);
             hole = n;
@@ -188,6 +202,8 @@ pub struct Found {
     pub stamp: u64,
     /// Whether the file is mapped.
     pub mapped: bool,
+    /// Whether it only is about to be: the kernel drops what it had of it.
+    pub begins: bool,
 }
 
 impl RegistryView {
@@ -219,20 +235,23 @@ impl RegistryView {
                 std::thread::yield_now();
                 continue;
             }
-            let mapped = self.page.word(LISTED).load(Ordering::Relaxed) != 0 && self.lists(ino()?);
+            let any = self.page.word(LISTED).load(Ordering::Relaxed) != 0;
+            let place = if any { self.listed(ino()?) } else { None };
+            let (mapped, begins) = (place.is_some(), place.is_some_and(|place| place & BEGINS_BIT != 0));
             fence(Ordering::Acquire);
             // A writer that died in the middle leaves the number odd: what it listed counts, and no answer is kept.
             if self.page.word(SEQUENCE).load(Ordering::Relaxed) == stamp {
-                return Ok(Found { stamp: if stamp % 2 == 1 { 0 } else { stamp }, mapped });
+                return Ok(Found { stamp: if stamp % 2 == 1 { 0 } else { stamp }, mapped, begins });
             }
         }
         unreachable!("the loop has no end")
     }
 
-    fn lists(&self, ino: u64) -> bool {
+    /// The place of a file that is listed.
+    fn listed(&self, ino: u64) -> Option<u64> {
         let from = home(ino);
-        let found = (from..from + PLACES).map(|n| self.page.place(n).load(Ordering::Relaxed));
-        ino != 0 && found.take_while(|other| *other != 0).any(|other| other == ino)
+        let mut found = (from..from + PLACES).map(|n| self.page.place(n).load(Ordering::Relaxed));
+        if ino == 0 { None } else { found.by_ref().take_while(|place| *place != 0).find(|place| ino_of(*place) == ino) }
     }
 }
 
@@ -254,11 +273,17 @@ mod tests {
     #[test]
     fn a_file_is_listed_from_its_first_mapping_to_its_last() {
         let (mut registry, view) = both();
-        assert_eq!(view.look(|| Err::<u64, _>("asked")), Ok(Found { stamp: 2, mapped: false }), "nothing is mapped");
+        assert_eq!(
+            view.look(|| Err::<u64, _>("asked")),
+            Ok(Found { stamp: 2, mapped: false, begins: false }),
+            "nothing is mapped"
+        );
         registry.add(7).unwrap();
         registry.add(7).unwrap();
+        assert!(view.look(|| Ok::<_, ()>(7)).unwrap().begins);
+        registry.begin(7);
         let found = view.look(|| Ok::<_, ()>(7)).unwrap();
-        assert!(found.mapped && found.stamp == view.stamp() && !lists(&view, 8) && !lists(&view, 0));
+        assert!(!found.begins && found.mapped && found.stamp == view.stamp() && !lists(&view, 8) && !lists(&view, 0));
         registry.remove(7);
         assert!(lists(&view, 7));
         registry.remove(7);

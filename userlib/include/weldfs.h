@@ -2978,6 +2978,38 @@ int weldfs_submit_ftruncate(const struct weldfs_queue *queue,
 int weldfs_submit_unlink(const struct weldfs_queue *queue, const char *path, const struct weldfs_job *job);
 
 /*
+ Submits weldfs_mkdir: result 0.
+ */
+int weldfs_submit_mkdir(const struct weldfs_queue *queue,
+                        const char *path,
+                        uint32_t mode,
+                        const struct weldfs_job *job);
+
+/*
+ Submits weldfs_stat_path: result 0. *stat is filled when the completion is delivered.
+ */
+int weldfs_submit_stat_path(const struct weldfs_queue *queue,
+                            const char *path,
+                            struct weldfs_stat *stat,
+                            const struct weldfs_job *job);
+
+/*
+ Submits weldfs_lstat_path: as weldfs_submit_stat_path.
+ */
+int weldfs_submit_lstat_path(const struct weldfs_queue *queue,
+                             const char *path,
+                             struct weldfs_stat *stat,
+                             const struct weldfs_job *job);
+
+/*
+ Submits weldfs_fstat: as weldfs_submit_stat_path.
+ */
+int weldfs_submit_fstat(const struct weldfs_queue *queue,
+                        const struct weldfs_file *file,
+                        struct weldfs_stat *stat,
+                        const struct weldfs_job *job);
+
+/*
  Submits weldfs_rename: result 0.
  */
 int weldfs_submit_rename(const struct weldfs_queue *queue,
@@ -3068,6 +3100,47 @@ int weldfs_submit_checksum_range(const struct weldfs_queue *queue,
                                  uint64_t offset,
                                  uint64_t len,
                                  const struct weldfs_job *job);
+
+/*
+ Submits weldfs_program_run, as all or nothing and where the device thinks best: result 0, value that of the outcome.
+ `operands` and what they point to are the command's until it completes or is forgotten, and so is `outcome`, unless
+ NULL; they are filled when the completion is delivered. The program is the caller's at once. Its ranges and steps
+ must fit one piece of the queue's pool, else -ENOMEM.
+ */
+int weldfs_submit_program(const struct weldfs_queue *queue,
+                          struct weldfs_program *program,
+                          struct weldfs_operand *operands,
+                          size_t count,
+                          struct weldfs_outcome *outcome,
+                          const struct weldfs_job *job);
+
+/*
+ Submits weldfs_multi_write: result 0. The bytes are copied at once.
+ */
+int weldfs_submit_multi_write(const struct weldfs_queue *queue,
+                              const struct weldfs_write_item *writes,
+                              size_t count,
+                              const struct weldfs_job *job);
+
+/*
+ Submits weldfs_txn_write: result is the bytes logged, value how many writes are. At most weldfs_info.payload_max
+ bytes, else -E2BIG. A transaction's writes run in any order; submit its commit when they have completed.
+ */
+int weldfs_submit_txn_write(const struct weldfs_queue *queue,
+                            const struct weldfs_txn *txn,
+                            const struct weldfs_file *file,
+                            const void *from,
+                            size_t len,
+                            uint64_t offset,
+                            const struct weldfs_job *job);
+
+/*
+ Submits weldfs_txn_commit: result is the bytes written. When this returns 0 the object is gone, and no other call
+ may use it at the same time or later; else it is the program's still.
+ */
+int weldfs_submit_txn_commit(const struct weldfs_queue *queue,
+                             struct weldfs_txn *txn,
+                             const struct weldfs_job *job);
 
 #ifdef __cplusplus
 }  // extern "C"

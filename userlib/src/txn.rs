@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::file::File;
 use crate::raw::Raw;
 use weldfs_ciscops::flags::Access;
-use weldfs_ciscops::program::{Builder, Bytes, FileSlot, Micro, Place, Value};
+use weldfs_ciscops::program::{Body, Builder, Bytes, FileSlot, Micro, Place, Value};
 use weldfs_ciscops::{At, Cqe, Durability, Errno, Handle, Hints, Op, PoolRange};
 
 /// A transaction that the device collects: begin, write (and write again over what was written), commit or abort.
@@ -116,6 +116,22 @@ impl Transaction {
         Ok(bytes)
     }
 
+    /// Its handle, and the session that it is of.
+    pub(crate) fn of(&self) -> (Handle, u64) {
+        (self.handle, self.epoch)
+    }
+
+    /// What its commit is to be.
+    pub(crate) fn wishes(&self) -> (Durability, Hints) {
+        (self.durability, self.hints)
+    }
+
+    /// Lets go of it: a command of its handle ends it.
+    pub fn into_handle(mut self) -> Handle {
+        self.over = true;
+        self.handle
+    }
+
     /// Forgets all of it.
     pub fn abort(mut self) -> Result<(), Errno> {
         self.over = true;
@@ -150,45 +166,10 @@ impl Raw<'_> {
 
     /// `multi_write` with a failure that says which of the writes is to blame, where one is.
     pub fn multi_write_by_item(&self, writes: &[(Handle, At, &[u8])]) -> Result<(), ItemFault> {
-        let payload_max = self.parts().0.payload_max();
-        let mut builder = Builder::new();
-        let mut files: Vec<(Handle, FileSlot)> = Vec::new();
-        let mut operands = Vec::new();
-        // For each step, the write that it is for.
-        let mut steps = Vec::new();
-        for (item, (h, at, data)) in writes.iter().enumerate().filter(|(_, (_, _, data))| !data.is_empty()) {
-            let bad = |errno| ItemFault { item: Some(item), errno };
-            if data.len() > payload_max {
-                return Err(bad(Errno::TOOBIG));
-            }
-            let file = match files.iter().find(|(known, _)| known == h) {
-                Some((_, file)) => *file,
-                None => {
-                    let file = builder.take(*h, Access::WRITE);
-                    files.push((*h, file));
-                    steps.push(item);
-                    file
-                }
-            };
-            let place = match *at {
-                At::Offset(off) => Place::At(Value::Imm(off)),
-                At::End => Place::End,
-                At::Current => return Err(bad(Errno::INVAL)),
-            };
-            let from = Bytes::Pool(builder.pool(u32::try_from(data.len()).map_err(|_| bad(Errno::TOOBIG))?));
-            builder.push(Micro::Write { file, place, from, fold: None, at: None });
-            steps.push(item);
-            operands.push(Operand::In((*data).into()));
-        }
-        if operands.is_empty() {
-            return Ok(());
-        }
-        let body = builder.finish().map_err(|fault| ItemFault {
-            item: fault.micro.and_then(|micro| steps.get(usize::from(micro)).copied()),
-            errno: fault.errno,
-        })?;
-        let cqe = self.program(&body, &mut operands, |_, _| 0)?;
-        cqe.ok().map(drop).map_err(|errno| ItemFault { item: self.item_to_blame(writes, &steps, &cqe), errno })
+        let Some(one) = one_program(writes, self.parts().0.payload_max())? else { return Ok(()) };
+        let mut operands: Vec<_> = one.data.iter().map(|data| Operand::In((*data).into())).collect();
+        let cqe = self.program(&one.body, &mut operands, |_, _| 0)?;
+        cqe.ok().map(drop).map_err(|errno| ItemFault { item: self.item_to_blame(writes, &one.steps, &cqe), errno })
     }
 
     /// The device names the step that failed; what went wrong before the first step is reported as the first, too. That
@@ -203,6 +184,57 @@ impl Raw<'_> {
         let gone = |item: &usize| self.stat(writes[*item].0).err() == Some(Errno::BADF);
         steps.iter().copied().find(gone).or_else(|| steps.first().copied())
     }
+}
+
+/// Several writes as one program.
+pub(crate) struct OneProgram<'d> {
+    pub(crate) body: Body,
+    /// The bytes for its ranges.
+    pub(crate) data: Vec<&'d [u8]>,
+    /// For each step, the write that it is for.
+    steps: Vec<usize>,
+}
+
+/// Makes it; none: there is nothing to write.
+pub(crate) fn one_program<'d>(
+    writes: &[(Handle, At, &'d [u8])],
+    payload_max: usize,
+) -> Result<Option<OneProgram<'d>>, ItemFault> {
+    let mut builder = Builder::new();
+    let mut files: Vec<(Handle, FileSlot)> = Vec::new();
+    let (mut all, mut steps) = (Vec::new(), Vec::new());
+    for (item, (h, at, data)) in writes.iter().enumerate().filter(|(_, (_, _, data))| !data.is_empty()) {
+        let bad = |errno| ItemFault { item: Some(item), errno };
+        if data.len() > payload_max {
+            return Err(bad(Errno::TOOBIG));
+        }
+        let file = match files.iter().find(|(known, _)| known == h) {
+            Some((_, file)) => *file,
+            None => {
+                let file = builder.take(*h, Access::WRITE);
+                files.push((*h, file));
+                steps.push(item);
+                file
+            }
+        };
+        let place = match *at {
+            At::Offset(off) => Place::At(Value::Imm(off)),
+            At::End => Place::End,
+            At::Current => return Err(bad(Errno::INVAL)),
+        };
+        let from = Bytes::Pool(builder.pool(u32::try_from(data.len()).map_err(|_| bad(Errno::TOOBIG))?));
+        builder.push(Micro::Write { file, place, from, fold: None, at: None });
+        steps.push(item);
+        all.push(*data);
+    }
+    if all.is_empty() {
+        return Ok(None);
+    }
+    let body = builder.finish().map_err(|fault| ItemFault {
+        item: fault.micro.and_then(|micro| steps.get(usize::from(micro)).copied()),
+        errno: fault.errno,
+    })?;
+    Ok(Some(OneProgram { body, data: all, steps }))
 }
 
 /// Why several writes that were one command failed.

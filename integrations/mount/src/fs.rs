@@ -95,8 +95,6 @@ pub struct Fs {
     pub keeping: Keeping,
     /// What preloaded programs hand to the kernel; none in a mount that is not theirs.
     pub handing: Option<Handing>,
-    /// Whether the kernel sees to it that what is mapped and what passes its page cache agree.
-    pub direct_mapped: bool,
 }
 
 /// Where an object is reached: a handle, and a name in it; an empty name is what the handle names.

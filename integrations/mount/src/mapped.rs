@@ -8,11 +8,12 @@
 //! **A first mapping begins in two steps.** The kernel drops what it had of the file when it has opened it, and finds
 //! the time of modification that it is told from now on, after the file is listed; either can meet a write that goes
 //! through the kernel, as above. So whoever maps the file says when that is over (`ops/handing`), and the registry's
-//! number changes once more. Until then another mapping of the file does not begin.
+//! number changes once more. Until then the registry says so, and another mapping of the file does not begin.
 //!
-//! **Writes that met one.** A program that finds another number after its write than before it writes once more
-//! (`promote::once_more` of the preload library), by an open file that *holds off* mappings: as long as it is open, no
-//! first mapping of the file begins.
+//! **Writes that met one.** A program that finds another number after its write than before it, or found the file about
+//! to be mapped, writes once more (`promote::once_more` of the preload library), by an open file that *holds off*
+//! mappings: as long as it is open, no first mapping of the file begins. Appends, whose place the kernel does not say,
+//! are made by such a file at once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,8 +22,8 @@ use weldfs_ciscops::mapped::Registry;
 use weldfs_ciscops::{Errno, StatBody, WireTime};
 use weldfs_locks::Mutex;
 
-/// How long a first mapping may take to begin, and how long one is held off: then others go on. The program is stopped,
-/// say, and what the kernel does for it is done by then.
+/// How long a first mapping may take to begin, and how long one is held off, by however many: then others go on. The
+/// program is stopped, say, and what the kernel does for it is done by then.
 const AT_MOST: Duration = Duration::from_secs(1);
 
 /// A file that is listed.
@@ -36,7 +37,7 @@ struct Mapped {
 struct State {
     registry: Registry,
     files: HashMap<u64, Mapped>,
-    /// Of which files mappings are held off: how often, and since when the last time.
+    /// Of which files mappings are held off: how often, and since when without a gap.
     holds: HashMap<u64, (u32, Instant)>,
 }
 
@@ -82,8 +83,7 @@ impl Listing {
         if state.begins(ino) {
             return Err(Errno::AGAIN);
         }
-        let (times, since) = state.holds.entry(ino).or_insert((0, Instant::now()));
-        (*times, *since) = (*times + 1, Instant::now());
+        state.holds.entry(ino).or_insert((0, Instant::now())).0 += 1;
         Ok(Hold { state: self.state.clone(), ino })
     }
 
@@ -113,8 +113,9 @@ impl Listed {
     /// The kernel has dropped what it had of the file, and was told its time: the mapping may begin.
     pub fn begin(&self) {
         let mut state = self.state.lock();
-        if self.first && state.files.get_mut(&self.ino).and_then(|file| file.begins.take()).is_some() {
-            state.registry.renew();
+        // Of another one, too, that took too long.
+        if state.files.get_mut(&self.ino).and_then(|file| file.begins.take()).is_some() {
+            state.registry.begin(self.ino);
         }
     }
 }
@@ -192,12 +193,16 @@ mod tests {
         let second = listing.list(7, mtime).unwrap();
         second.begin();
         assert_eq!(view.stamp(), begun, "the second one changes nothing");
+        assert!(!view.look(|| Ok::<_, ()>(7)).unwrap().begins && view.look(|| Ok::<_, ()>(8)).unwrap().begins);
         drop((first, second, other));
         // One that ends before it began, and one that takes too long.
         drop(listing.list(7, mtime).unwrap());
         let stopped = listing.list(7, mtime).unwrap();
         listing.state.lock().files.get_mut(&7).unwrap().begins = Instant::now().checked_sub(AT_MOST);
         let waited = listing.list(7, mtime).unwrap();
+        let before = view.stamp();
+        waited.begin();
+        assert_ne!(view.stamp(), before, "what met the stopped one is made once more, too");
         drop(stopped);
         assert!(listing.lists(7) && listing.list(7, mtime).is_ok());
         drop(waited);

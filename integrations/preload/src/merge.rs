@@ -62,19 +62,19 @@ pub fn write(fd: i32, before: u64, (h, at): (Handle, At), parts: &[IoSlice<'_>])
     }
     count(WRITE);
     if registry::stamp() != before {
-        wrote_beside(fd, before, parts, &lease)?;
+        wrote_beside((fd, h), before, parts, &lease)?;
     }
     Ok(Some(len))
 }
 
 /// The file may have been mapped while it was written: what the kernel has of it must have that, too.
 #[cold]
-fn wrote_beside(fd: i32, before: u64, parts: &[IoSlice<'_>], lease: &Lease) -> Res<()> {
+fn wrote_beside(file: (i32, Handle), before: u64, parts: &[IoSlice<'_>], lease: &Lease) -> Res<()> {
     lease.end();
     device::settle()?;
     lease.take_error().map_err(|e| e.0)?;
     let start = lease.last_place();
-    promote::once_more(fd, before, |file| {
+    promote::once_more(file, before, |file| {
         let mut at = start;
         parts.iter().try_for_each(|part| {
             write_all(file, at, part)?;

@@ -116,6 +116,12 @@ pub fn any() -> bool {
 /// it is, and the mount does not hand it over.
 #[inline]
 pub fn mapped(fd: c_int) -> Res<Option<c_int>> {
+    Ok(found(fd)?.map(|(file, _)| file))
+}
+
+/// The same; and whether it is only about to be mapped.
+#[inline]
+pub fn found(fd: c_int) -> Res<Option<(c_int, bool)>> {
     let Some(registry) = registry() else { return Ok(None) };
     let Some(open) = table::entry(fd) else { return Ok(None) };
     if open.kernel.is_unmapped(registry.stamp()) {
@@ -125,7 +131,7 @@ pub fn mapped(fd: c_int) -> Res<Option<c_int>> {
 }
 
 #[cold]
-fn look(registry: &RegistryView, fd: c_int, open: &Open) -> Res<Option<c_int>> {
+fn look(registry: &RegistryView, fd: c_int, open: &Open) -> Res<Option<(c_int, bool)>> {
     let known = &open.kernel;
     let life = known.life();
     let handle = open.claimed().ok_or(libc::EBADF)?;
@@ -134,7 +140,8 @@ fn look(registry: &RegistryView, fd: c_int, open: &Open) -> Res<Option<c_int>> {
         known.note_unmapped(life, found.stamp);
         return Ok(None);
     }
-    file_of(fd, open, (life, handle)).map(Some).map_err(|code| match code {
+    let file = file_of(fd, open, (life, handle));
+    file.map(|file| Some((file, found.begins))).map_err(|code| match code {
         libc::EMFILE | libc::ENFILE | libc::EBADF => code,
         _ => report::refuse(libc::EIO, "a file that a program has mapped, where the mount does not hand it over"),
     })
@@ -182,27 +189,29 @@ pub fn beside(fd: c_int) -> Res<(c_int, Handle)> {
 }
 
 /// After bytes or size of a file were changed, with the registry's stamp from before it was asked whether that is
-/// mapped: where the stamp has changed, a program may have mapped the file meanwhile, and read pages as they were
-/// before; written back, they would undo the change. So it is made once more, through the kernel, by a file that takes
-/// offsets as they are said, while no mapping of it begins. The change was made in any case.
+/// mapped (0: it was about to be): where the stamp has changed, a program may have mapped the file meanwhile, and read
+/// pages as they were before; written back, they would undo the change. So it is made once more, through the kernel, by
+/// a file that takes offsets as they are said, while no mapping of it begins. The change was made in any case.
 #[inline]
-pub fn once_more(fd: c_int, before: u64, again: impl FnOnce(c_int) -> Res<()>) {
+pub fn once_more((fd, h): (c_int, Handle), before: u64, again: impl FnOnce(c_int) -> Res<()>) {
     if registry::stamp() != before {
-        repeat(fd, again);
+        repeat(fd, h, again);
     }
 }
 
 #[cold]
-fn repeat(fd: c_int, again: impl FnOnce(c_int) -> Res<()>) {
-    let go = || {
-        let open = table::entry(fd).ok_or(libc::EBADF)?;
-        let handle = open.claimed().ok_or(libc::EBADF)?;
-        let (file, _) = kernel_file_in_turn(fd, handle, HOLD, status_of(open) & !libc::O_APPEND)?;
-        again(file.as_raw_fd())
-    };
-    if go().is_err() && !matches!(mapped(fd), Ok(None)) {
+fn repeat(fd: c_int, h: Handle, again: impl FnOnce(c_int) -> Res<()>) {
+    if while_held(fd, h, false, again).is_err() && registry::any() {
         report::warn(&["what was written to a file that a program was just mapping may be lost to that program"]);
     }
+}
+
+/// Through a file of the kernel's while which no mapping of it begins. EBADF: the descriptor is another file's by now.
+pub fn while_held<T>(fd: c_int, h: Handle, appends: bool, go: impl FnOnce(c_int) -> Res<T>) -> Res<T> {
+    let open = table::entry(fd).filter(|open| open.claimed() == Some(h)).ok_or(libc::EBADF)?;
+    let appends = if appends { libc::O_APPEND } else { 0 };
+    let (file, _) = kernel_file_in_turn(fd, h, HOLD, status_of(open) & !libc::O_APPEND | appends)?;
+    go(file.as_raw_fd())
 }
 
 /// As `mapped`, of a handle, through whichever descriptor of ours has it.
@@ -238,7 +247,7 @@ pub fn read(h: Handle, at: At, n: usize, go: impl FnOnce(u64) -> Res<usize>) -> 
     go(from)
 }
 
-/// The same of a write of `n` bytes, at the device's offset or where it says; appends are the device's. Processes that
+/// The same of a write of `n` bytes, at the device's offset or where it says, of none that appends. Processes that
 /// share the offset write one behind the other: it is moved first, and back by what was not written.
 pub fn write(h: Handle, at: At, n: usize, go: impl FnOnce(u64) -> Res<usize>) -> Res<usize> {
     let At::Offset(to) = at else {

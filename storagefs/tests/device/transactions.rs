@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use weldfs::{At, Client, Command, Cqe, Durability, Errno, Handle, Op, OpenFlags, OpenOptions, PoolRange, Queue};
+use weldfs_ciscops::flags::Access;
 use weldfs_ciscops::limits::{TXN_BYTES_MAX, TXNS_MAX};
+use weldfs_ciscops::program::{Builder, Bytes, Micro, Place, To, Value};
 use weldfs_kernel_shim::{Embedded, Source};
 use weldfs_storagefs::device::{DeviceConfig, Usage};
 
@@ -228,4 +230,56 @@ fn a_multi_write_is_one_command_and_all_or_nothing() {
         .collect();
     assert_eq!(raw.multi_write(&many), Err(Errno::NOSPC));
     assert_eq!((client.read("f2").unwrap(), client.read("f3").unwrap()), (b"x".to_vec(), b"x".to_vec()));
+}
+
+#[test]
+fn what_is_not_waited_for_is_all_or_nothing_too() {
+    let device = device(64 << 20);
+    let client = client(&device);
+    let queue = client.async_queue(32, 256 << 10).unwrap();
+    let open = |name: &str| OpenOptions::new().read(true).write(true).create(true).open(&client, name).unwrap();
+    let (a, b) = (open("a"), open("b"));
+    // Several writes; one of them cannot be.
+    let reader = OpenOptions::new().read(true).open(&client, "b").unwrap();
+    let both = |second: &weldfs::File| [(a.handle(), At::End, &b"one"[..]), (second.handle(), At::End, &b"two"[..])];
+    queue.multi_write(&both(&b)).unwrap().wait().unwrap();
+    assert_eq!(queue.multi_write(&both(&reader)).unwrap().wait(), Err(Errno::BADF));
+    queue.multi_write(&[]).unwrap().wait().unwrap();
+    assert_eq!(queue.multi_write(&[both(&b)[0]; 16]).unwrap_err(), Errno::TOOBIG);
+    assert_eq!((client.read("a").unwrap(), client.read("b").unwrap()), (b"one".to_vec(), b"two".to_vec()));
+
+    // A program with a range each way, many times under way; what it was given is of no use to the others.
+    let mut builder = Builder::new();
+    let (from, into) = (builder.pool(3), builder.pool(8));
+    let file = builder.take(a.handle(), Access::READ | Access::WRITE);
+    builder.push(Micro::Write { file, place: Place::At(Value::Imm(0)), from: Bytes::Pool(from), fold: None, at: None });
+    let (off, len, to) = (Value::Imm(0), Value::Imm(8), To::Pool(into));
+    builder.push(Micro::Read { file, off, len, to, whole: false, pad: false, fold: None, count: None });
+    let body = builder.finish().unwrap();
+    let run = |bytes: &[u8]| queue.program(&body, &[Some(bytes), None]);
+    let under_way: Vec<_> =
+        [&b"ABC"[..], b"DEF", b"GHI"].into_iter().map(|bytes| (bytes, run(bytes).unwrap())).collect();
+    for (bytes, (pending, rooms)) in under_way {
+        let ran = pending.wait().unwrap().ok().unwrap();
+        assert_eq!((rooms.bytes(&ran, 0), rooms.bytes(&ran, 1)), (bytes, &[bytes, &[0; 5]].concat()[..]));
+        assert!(rooms.bytes(&ran, 2).is_empty());
+    }
+    assert_eq!(run(b"four").map(drop), Err(Errno::INVAL));
+    assert_eq!(queue.program(&body, &[None, None]).map(drop), Err(Errno::INVAL));
+    assert_eq!(queue.program(&body, &[Some(b"ABC"), Some(&[0; 8])]).map(drop), Err(Errno::INVAL));
+    assert_eq!(queue.program(&body, &[Some(b"ABC")]).map(drop), Err(Errno::INVAL));
+
+    // A transaction: of another session, refused, done.
+    let txn = client.transaction().unwrap();
+    let logged = [(&a, &b"first"[..]), (&b, b"second")].map(|(f, data)| queue.txn_write(&txn, f, At::Offset(0), data));
+    let mut logged = logged.map(|pending| pending.unwrap().wait().unwrap());
+    logged.sort_unstable();
+    assert_eq!(logged, [1, 2]);
+    let other = self::client(&device);
+    let (foreign, theirs) = (other.async_queue(32, 256 << 10).unwrap(), other.transaction().unwrap());
+    assert_eq!(queue.txn_write(&theirs, &a, At::End, b"x").map(drop), Err(Errno::BADF));
+    let (errno, txn) = foreign.txn_commit(txn).map(drop).unwrap_err();
+    assert_eq!((errno, client.read("a").unwrap()), (Errno::BADF, b"GHI".to_vec()));
+    assert_eq!(queue.durability(Durability::Durable).txn_commit(txn).map_err(|(e, _)| e).unwrap().wait(), Ok(11));
+    assert_eq!((client.read("a").unwrap(), client.read("b").unwrap()), (b"first".to_vec(), b"second".to_vec()));
 }

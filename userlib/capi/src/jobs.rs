@@ -4,10 +4,12 @@ use crate::boundary::put;
 use crate::file::weldfs_file;
 use crate::types::*;
 use libc::c_void;
-use weldfs::Errno;
 use weldfs::aio::{Completed, OnDone};
+use weldfs::{Errno, Metadata};
+use weldfs_ciscops::StatBody;
 use weldfs_ciscops::interp::CREATED;
 use weldfs_locks::Mutex;
+use zerocopy::FromBytes;
 
 /// What a completion needs to know of its job.
 pub(crate) struct Job {
@@ -18,7 +20,14 @@ pub(crate) struct Job {
     pub(crate) into: usize,
     pub(crate) len: usize,
     pub(crate) form: Form,
+    pub(crate) also: Option<Box<dyn Tell>>,
     pub(crate) forgotten: bool,
+}
+
+/// What is told of a completion besides its numbers.
+pub(crate) trait Tell: Send {
+    /// The jobs' lock is held: the job has not been forgotten.
+    fn tell(&self, completed: &Completed);
 }
 
 /// How a completion's numbers are to be read.
@@ -32,6 +41,10 @@ pub(crate) enum Form {
     FilledAlsoWith(Errno),
     /// A file was opened; where it goes stands in `into`.
     Opened,
+    /// The room is what stat says; where that goes stands in `into`.
+    Stat,
+    /// A program.
+    Ran,
 }
 
 /// The jobs of a queue, by number. One table serves all, so that none needs memory of its own.
@@ -90,7 +103,11 @@ impl Jobs {
             reserved0: [0; 7],
             reserved: [0; 3],
         };
-        if let Ok(Completed { cqe, room }) = result {
+        if let Ok(completed) = result {
+            if let Some(also) = &job.also {
+                also.tell(&completed);
+            }
+            let Completed { cqe, room } = completed;
             done.result = if cqe.status == 0 { cqe.result as i64 } else { -i64::from(cqe.status) };
             done.value = cqe.result2;
             let filled = match job.form {
@@ -100,7 +117,21 @@ impl Jobs {
                     cqe.result as usize
                 }
                 Form::FilledAlsoWith(_) => job.len,
-                Form::Plain | Form::Opened => cqe.result as usize,
+                Form::Plain => cqe.result as usize,
+                Form::Stat => {
+                    (done.result, done.value) = (done.result.min(0), 0);
+                    if cqe.status == 0
+                        && let Ok((body, _)) = StatBody::read_from_prefix(room.bytes())
+                    {
+                        put(job.into as *mut weldfs_stat, Metadata::from(body).into());
+                    }
+                    0
+                }
+                Form::Ran => {
+                    (done.result, done.value) = (done.result.min(0), cqe.result);
+                    0
+                }
+                Form::Opened => 0,
             };
             let fills = cqe.status == 0 || job.form == Form::FilledAlsoWith(Errno(cqe.status));
             if fills && job.into != 0 {

@@ -5,7 +5,7 @@
 //! * `types`: the structures and constants; `client`, `file`, `names`, `dir`, `fused`: calls that wait; `sums`,
 //!   `fields`, `moves` (with transactions), `transforms` (with keys): the catalogue; `batch`: many in one; `program`,
 //!   `steps`, `namesteps`: programs; `virt`, `kernels`: files that stream through kernels, and those; `queue`,
-//!   `submit`, `jobs`: calls that do not wait.
+//!   `submit`, `gather` (of several pieces), `jobs`: calls that do not wait.
 //!
 //! What flows through: a C caller's arguments become a call of `weldfs` (the Rust library), whose result comes back as
 //! a number. Nothing is decided here. The functions are unsafe in Rust's sense: what a caller must promise is what the
@@ -20,6 +20,7 @@ mod dir;
 mod fields;
 mod file;
 mod fused;
+mod gather;
 mod jobs;
 mod kernels;
 mod moves;

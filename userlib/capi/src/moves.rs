@@ -206,10 +206,13 @@ pub unsafe extern "C" fn weldfs_multi_write(writes: *const weldfs_write_item, co
     })
 }
 
-type WriteItem<'a> = (Handle, At, &'a [u8]);
+pub(crate) type WriteItem<'a> = (Handle, At, &'a [u8]);
 
 /// One write of several, to a file of the same client as the first one's.
-fn write_item<'a>(item: &weldfs_write_item, first: &mut Option<&'a weldfs_file>) -> Result<WriteItem<'a>, Fault> {
+pub(crate) fn write_item<'a>(
+    item: &weldfs_write_item,
+    first: &mut Option<&'a weldfs_file>,
+) -> Result<WriteItem<'a>, Fault> {
     let file = given(reference(item.file))?;
     if item.reserved != 0 {
         return Err(misuse("weldfs_write_item: a reserved field is set"));
@@ -223,7 +226,7 @@ fn write_item<'a>(item: &weldfs_write_item, first: &mut Option<&'a weldfs_file>)
 /// Nothing of it is seen before the commit, or waited for. It ends with the commit or abort, and with the
 /// session. Any number of threads may write to it at the same time.
 pub struct weldfs_txn {
-    txn: weldfs::Transaction,
+    pub(crate) txn: weldfs::Transaction,
 }
 
 /// Begins a transaction. On success *txn is to be given to weldfs_txn_commit or weldfs_txn_abort.

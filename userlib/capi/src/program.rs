@@ -195,27 +195,63 @@ impl weldfs_program {
         self.counts.extend(register.map(|register| (range, register)));
     }
 
-    fn body(&mut self) -> Result<&Body, Fault> {
+    pub(crate) fn body(&mut self) -> Result<&Body, Fault> {
         if self.body.is_none() {
             self.body = Some(self.builder.clone().finish().map_err(Fault::of_program)?);
         }
         self.body.as_ref().ok_or(Errno::INVAL.into())
     }
 
-    /// Bytes that the program put in a range.
-    fn filled(&self, body: &Body, cqe: &Cqe, range: usize) -> usize {
-        let pool = Pool(range as u8);
-        let len = body.pool_len(pool) as usize;
-        if cqe.status != 0 || !body.is_output(pool) {
-            return if body.is_output(pool) { len } else { 0 };
-        }
-        let counted = |result: &Option<Reg>| result.is_some_and(|r| self.counts.contains(&(pool, r)));
-        match body.program().results() {
-            [first, _] if counted(&first) => len.min(cqe.result as usize),
-            [_, second] if counted(&second) => len.min(cqe.result2 as usize),
-            _ => len,
+    /// The registers that count the bytes put in a range.
+    pub(crate) fn counted(&self) -> &[(Pool, Reg)] {
+        &self.counts
+    }
+
+    /// The session of what it names; 0: it names nothing.
+    pub(crate) fn session(&self) -> u64 {
+        self.session
+    }
+}
+
+/// Bytes that a program put in a range.
+pub(crate) fn filled(counts: &[(Pool, Reg)], body: &Body, cqe: &Cqe, range: usize) -> usize {
+    let pool = Pool(range as u8);
+    let len = body.pool_len(pool) as usize;
+    if cqe.status != 0 || !body.is_output(pool) {
+        return if body.is_output(pool) { len } else { 0 };
+    }
+    let counted = |result: &Option<Reg>| result.is_some_and(|r| counts.contains(&(pool, r)));
+    match body.program().results() {
+        [first, _] if counted(&first) => len.min(cqe.result as usize),
+        [_, second] if counted(&second) => len.min(cqe.result2 as usize),
+        _ => len,
+    }
+}
+
+impl weldfs_outcome {
+    pub(crate) fn of(cqe: &Cqe) -> weldfs_outcome {
+        let (done, failed) = (cqe.micro_done.into(), cqe.micro_failed.into());
+        weldfs_outcome { value: cqe.result, value2: cqe.result2, done, failed, reserved: [0; 2] }
+    }
+}
+
+/// The operands of a run, if they are those of a body's ranges.
+pub(crate) fn operands<'a>(
+    body: &Body,
+    operands: *mut weldfs_operand,
+    count: usize,
+) -> Result<&'a mut [weldfs_operand], Fault> {
+    let operands = array_mut(operands, count)?;
+    if operands.len() != body.pools() {
+        return Err(misuse(format!("{count} operands for {} ranges", body.pools())));
+    }
+    for (i, operand) in operands.iter().enumerate() {
+        let (len, want) = (operand.len, body.pool_len(Pool(i as u8)));
+        if operand.reserved != 0 || len != want as usize {
+            return Err(misuse(format!("operand {i} has {len} bytes, its range {want} (or a reserved field is set)")));
         }
     }
+    Ok(operands)
 }
 
 fn below(slot: c_int, count: usize) -> Option<u8> {
@@ -341,32 +377,21 @@ pub unsafe extern "C" fn weldfs_program_run(
         }
         let raw = How::new(how)?.of(client.raw()).of_session(program.session);
         let body = program.body()?.clone();
-        let operands = array_mut(operands, count)?;
-        if operands.len() != body.pools() {
-            return Err(misuse(format!("{count} operands for {} ranges", body.pools())));
-        }
+        let operands = self::operands(&body, operands, count)?;
         let mut bound = Vec::with_capacity(operands.len());
         for (i, operand) in operands.iter().enumerate() {
-            let (pool, len) = (Pool(i as u8), operand.len);
-            if operand.reserved != 0 || len != body.pool_len(pool) as usize {
-                let want = body.pool_len(pool);
-                return Err(misuse(format!(
-                    "operand {i} has {len} bytes, its range {want} (or a reserved field is set)"
-                )));
-            }
-            bound.push(match body.is_output(pool) {
-                true => Operand::Out(room(operand.data, len)?.into()),
-                false => Operand::In(payload(operand.data, len)?.into()),
+            bound.push(match body.is_output(Pool(i as u8)) {
+                true => Operand::Out(room(operand.data, operand.len)?.into()),
+                false => Operand::In(payload(operand.data, operand.len)?.into()),
             });
         }
-        let cqe = raw.program(&body, &mut bound, |cqe, i| program.filled(&body, cqe, i))?;
+        let filled = |cqe: &Cqe, i| filled(program.counted(), &body, cqe, i);
+        let cqe = raw.program(&body, &mut bound, filled)?;
         drop(bound);
         for (i, operand) in operands.iter_mut().enumerate() {
-            operand.filled = if cqe.status == 0 { program.filled(&body, &cqe, i) } else { 0 };
+            operand.filled = if cqe.status == 0 { filled(&cqe, i) } else { 0 };
         }
-        let (done, failed) = (cqe.micro_done.into(), cqe.micro_failed.into());
-        let said = weldfs_outcome { value: cqe.result, value2: cqe.result2, done, failed, reserved: [0; 2] };
-        crate::boundary::put(outcome, said);
+        crate::boundary::put(outcome, weldfs_outcome::of(&cqe));
         cqe.ok().map(drop).map_err(|errno| Fault::new(errno, failed_step(&body, &cqe)))
     })
 }

@@ -3,26 +3,26 @@
 use crate::boundary::{Fault, HINTS, call, durability, given, hinted, misuse, path, put, sized};
 use crate::file::{place, weldfs_file};
 use crate::fused::{change, payload};
-use crate::jobs::{Form, Job};
+use crate::jobs::{Form, Job, Tell};
 use crate::queue::weldfs_queue;
 use crate::types::*;
 use libc::{c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use weldfs::aio::{Completed, Input, Refused, Space};
 use weldfs::{AsyncQueue, Change, ChecksumKind, Errno, Handle, Hints, Op, OpenFlags, Pending, PoolRange};
-use weldfs_ciscops::Modify;
 use weldfs_ciscops::flags::RenameFlags;
 use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
+use weldfs_ciscops::{Modify, StatBody};
 
 /// One submission in the making.
-struct Start<'q> {
+pub(crate) struct Start<'q> {
     queue: &'q weldfs_queue,
-    with: AsyncQueue,
+    pub(crate) with: AsyncQueue,
     job: weldfs_job,
 }
 
 impl<'q> Start<'q> {
-    fn new(queue: Option<&'q weldfs_queue>, job: *const weldfs_job) -> Result<Start<'q>, Fault> {
+    pub(crate) fn new(queue: Option<&'q weldfs_queue>, job: *const weldfs_job) -> Result<Start<'q>, Fault> {
         let queue = given(queue)?;
         let job: weldfs_job = sized(job, size_of::<usize>())?;
         if job.reserved != [0; 3] || job.flags & !(WELDFS_MORE | HINTS) != 0 {
@@ -40,7 +40,7 @@ impl<'q> Start<'q> {
     }
 
     /// The handle of a file, whose hints the command has, unless it has its own.
-    fn on(&mut self, file: Option<&weldfs_file>) -> Result<Handle, Fault> {
+    pub(crate) fn on(&mut self, file: Option<&weldfs_file>) -> Result<Handle, Fault> {
         let file = &given(file)?.file;
         let hints = file.hints();
         if !hints.is_none() && self.job.flags & HINTS == 0 {
@@ -50,7 +50,7 @@ impl<'q> Start<'q> {
     }
 
     /// Bytes to send: in place if they are in the queue's pool, else copied.
-    fn input<'a>(&self, from: *const c_void, len: usize) -> Result<Input<'a>, Fault> {
+    pub(crate) fn input<'a>(&self, from: *const c_void, len: usize) -> Result<Input<'a>, Fault> {
         let data = payload(from, len)?;
         // SAFETY: by the header, memory in a buffer is the command's until it completes.
         match unsafe { self.with.place(data.as_ptr(), data.len()) } {
@@ -87,11 +87,22 @@ impl<'q> Start<'q> {
     }
 
     /// Says how the end of a command is reported, and sends it.
-    fn watch<T>(self, pending: Pending<T>, (into, len): (usize, usize), form: Form) -> Result<(), Fault> {
+    fn watch<T>(self, pending: Pending<T>, to: (usize, usize), form: Form) -> Result<(), Fault> {
+        self.follow(pending, to, form, None)
+    }
+
+    /// The same; and what else is told then.
+    pub(crate) fn follow<T>(
+        self,
+        pending: Pending<T>,
+        (into, len): (usize, usize),
+        form: Form,
+        also: Option<Box<dyn Tell>>,
+    ) -> Result<(), Fault> {
         let (ticket, job) = (pending.sequence(), &self.job);
         put(job.ticket, ticket);
         let (done, data) = (job.done, job.data as usize);
-        let number = self.queue.jobs.enter(Job { done, data, ticket, into, len, form, forgotten: false });
+        let number = self.queue.jobs.enter(Job { done, data, ticket, into, len, form, also, forgotten: false });
         match self.queue.reaper {
             true => pending.on_done(self.queue.jobs.clone(), number),
             false => pending.listed(number),
@@ -106,7 +117,7 @@ impl<'q> Start<'q> {
     }
 
     /// A command without room.
-    fn plain<const I: usize>(
+    pub(crate) fn plain<const I: usize>(
         self,
         inputs: [Input<'_>; I],
         build: impl FnOnce([PoolRange; I]) -> Op,
@@ -288,6 +299,79 @@ pub unsafe extern "C" fn weldfs_submit_unlink(
 ) -> c_int {
     call("weldfs_submit_unlink", || {
         Start::new(queue, job)?.plain([name(path)?], |[path]| Op::Unlink { base: Handle::ROOT, path })
+    })
+}
+
+/// Submits weldfs_mkdir: result 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_mkdir(
+    queue: Option<&weldfs_queue>,
+    path: *const c_char,
+    mode: u32,
+    job: *const weldfs_job,
+) -> c_int {
+    call("weldfs_submit_mkdir", || {
+        let start = Start::new(queue, job)?;
+        let mode = start.with.masked(mode);
+        start.plain([name(path)?], |[path]| Op::Mkdir { base: Handle::ROOT, path, mode })
+    })
+}
+
+impl Start<'_> {
+    /// A command whose room is what stat says.
+    fn stat<const I: usize>(
+        self,
+        inputs: [Input<'_>; I],
+        stat: *mut weldfs_stat,
+        build: impl FnOnce([PoolRange; I], PoolRange) -> Op,
+    ) -> Result<(), Fault> {
+        if stat.is_null() {
+            return Err(misuse("where to put the attributes is NULL"));
+        }
+        self.send(inputs, (Space::Fresh(size_of::<StatBody>()), stat as usize, 0), Form::Stat, build)
+    }
+}
+
+/// Submits weldfs_stat_path: result 0. *stat is filled when the completion is delivered.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_stat_path(
+    queue: Option<&weldfs_queue>,
+    path: *const c_char,
+    stat: *mut weldfs_stat,
+    job: *const weldfs_job,
+) -> c_int {
+    call("weldfs_submit_stat_path", || {
+        let build = |[path]: [_; 1], out| Op::StatPath { base: Handle::ROOT, path, nofollow: false, out };
+        Start::new(queue, job)?.stat([name(path)?], stat, build)
+    })
+}
+
+/// Submits weldfs_lstat_path: as weldfs_submit_stat_path.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_lstat_path(
+    queue: Option<&weldfs_queue>,
+    path: *const c_char,
+    stat: *mut weldfs_stat,
+    job: *const weldfs_job,
+) -> c_int {
+    call("weldfs_submit_lstat_path", || {
+        let build = |[path]: [_; 1], out| Op::StatPath { base: Handle::ROOT, path, nofollow: true, out };
+        Start::new(queue, job)?.stat([name(path)?], stat, build)
+    })
+}
+
+/// Submits weldfs_fstat: as weldfs_submit_stat_path.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_fstat(
+    queue: Option<&weldfs_queue>,
+    file: Option<&weldfs_file>,
+    stat: *mut weldfs_stat,
+    job: *const weldfs_job,
+) -> c_int {
+    call("weldfs_submit_fstat", || {
+        let mut start = Start::new(queue, job)?;
+        let h = start.on(file)?;
+        start.stat([], stat, |[], out| Op::Stat { h, out })
     })
 }
 

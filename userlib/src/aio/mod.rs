@@ -20,12 +20,14 @@ mod buf;
 mod core;
 mod ops;
 mod pending;
+mod programs;
 mod shared;
 mod thread;
 
 pub use buf::{Input, Place, QueueBuf, Refused, Space};
 pub use ops::{Changed, Checked, On};
 pub use pending::Pending;
+pub use programs::Rooms;
 
 use self::core::{HOLDS_MAX, Hearer, Hold, Order, Watch};
 use crate::buf::gather;

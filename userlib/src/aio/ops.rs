@@ -5,6 +5,7 @@ use crate::file::File;
 use crate::fused::{Done, Exchanged, Sealed, Summed};
 use crate::meta::Metadata;
 use crate::raw::{Opened, Written};
+use crate::txn::Transaction;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use weldfs_ciscops::flags::{ChecksumKind, OpenFlags, RenameFlags};
@@ -12,8 +13,8 @@ use weldfs_ciscops::interp::CREATED;
 use weldfs_ciscops::{At, Errno, Handle, Modify, Op, PoolRange, StatBody};
 use zerocopy::FromBytes;
 
-/// What a command works on: an open file (checked to belong to the queue's session, else EBADF), or a bare handle,
-/// unchecked. Closing the file while commands on it are in flight may overtake them.
+/// What a command works on: an open file or a transaction (checked to belong to the queue's session, else EBADF), or a
+/// bare handle, unchecked. Closing the file while commands on it are in flight may overtake them.
 #[derive(Debug, Clone, Copy)]
 pub struct On {
     handle: Handle,
@@ -24,6 +25,13 @@ pub struct On {
 impl From<&File> for On {
     fn from(file: &File) -> On {
         On { handle: file.handle(), epoch: file.epoch() }
+    }
+}
+
+impl From<&Transaction> for On {
+    fn from(txn: &Transaction) -> On {
+        let (handle, epoch) = txn.of();
+        On { handle, epoch }
     }
 }
 

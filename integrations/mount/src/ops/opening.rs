@@ -28,11 +28,11 @@ impl Fs {
         let node = request.head.nodeid;
         if let Some(handed) = self.open_handed(&request.head, session, open.flags) {
             let (file, stat) = handed?;
+            // What is appended to a mapped file goes into the kernel's pages, too: past them, the last one could be
+            // read anew before the device has the bytes. The programs of the run append through the kernel, one behind
+            // the other.
             let mut told = self.kept(file, &stat);
-            if !self.direct_mapped {
-                // Past the page cache it would not find what mappings hold.
-                told.open_flags &= !fopen::DIRECT_IO;
-            }
+            told.open_flags &= !fopen::DIRECT_IO;
             return out.put(&told);
         }
         let opened = match self.open_again(session, node, flags) {

@@ -188,7 +188,7 @@ pub fn truncate_fd(fd: c_int, h: Handle, size: off_t) -> c_int {
         limit::sizable(wanted, now)?;
         merge::note_place(fd, wanted);
         device::on(|d| d.truncate(h, wanted)).map_err(wrong_kind)?;
-        promote::once_more(fd, before, cut);
+        promote::once_more((fd, h), before, cut);
         Ok(())
     };
     done(go())

@@ -39,10 +39,11 @@ fn appends(fd: c_int) -> bool {
 
 /// How a write goes: through the kernel's file, or as the device's command.
 enum Way {
-    /// With the registry's stamp from before the file was found mapped.
+    /// With the registry's stamp from before the file was found mapped; 0: it is about to be.
     Kernel(c_int, u64),
-    /// With the registry's stamp as of which the file is not mapped. 0: it is, and this appends: the device finds the
-    /// end that is the end for all, and then the kernel is given what is there (`promote::once_more`).
+    /// To the end of a mapped file.
+    Append,
+    /// With the registry's stamp as of which the file is not mapped.
     Device(u64),
 }
 
@@ -50,10 +51,10 @@ enum Way {
 #[inline]
 fn way(fd: c_int, appends: impl FnOnce() -> bool) -> Res<Way> {
     let before = registry::stamp();
-    Ok(match promote::mapped(fd)? {
+    Ok(match promote::found(fd)? {
         None => Way::Device(before),
-        Some(_) if appends() => Way::Device(0),
-        Some(file) => Way::Kernel(file, before),
+        Some(_) if appends() => Way::Append,
+        Some((file, begins)) => Way::Kernel(file, if begins { 0 } else { before }),
     })
 }
 
@@ -64,7 +65,7 @@ fn kernel_write((file, before): (c_int, u64), fd: c_int, (h, at): (Handle, At), 
     let (call, n) = to;
     promote::write(h, at, n, |off| {
         let done = at_offset(file, call, off)?;
-        promote::once_more(fd, before, |file| {
+        promote::once_more((fd, h), before, |file| {
             let again = at_offset(file, call, off)?;
             if again < done { Err(libc::EIO) } else { Ok(()) }
         });
@@ -72,10 +73,26 @@ fn kernel_write((file, before): (c_int, u64), fd: c_int, (h, at): (Handle, At), 
     })
 }
 
+/// An append to a mapped file, at the end that the kernel was just told, while no mapping begins: where it went is not
+/// said, so it could not be made once more. `moves`: the offset goes to the end.
+#[cold]
+fn kernel_append(fd: c_int, h: Handle, moves: bool, call: Call) -> Res<usize> {
+    let done = promote::while_held(fd, h, true, |file| at_offset(file, call, 0)).map_err(|code| match code {
+        libc::EAGAIN | libc::ENODEV => {
+            report::refuse(libc::EIO, "an append to a file that is being mapped all the time")
+        }
+        code => code,
+    })?;
+    if done > 0 && moves {
+        device::on(|d| d.seek(h, Whence::End, 0))?;
+    }
+    Ok(done)
+}
+
 /// After a write by the device's command.
 #[inline]
-fn written(fd: c_int, before: u64, written: Written, parts: &[IoSlice<'_>]) -> usize {
-    promote::once_more(fd, before, |file| {
+fn written((fd, h): (c_int, Handle), before: u64, written: Written, parts: &[IoSlice<'_>]) -> usize {
+    promote::once_more((fd, h), before, |file| {
         let (mut at, mut left) = (written.offset, written.len);
         for part in parts {
             let bytes = &part[..part.len().min(left)];
@@ -156,6 +173,7 @@ fn write_at(fd: c_int, h: Handle, at: Res<At>, buf: *const c_void, n: usize) -> 
             let call = (libc::SYS_pwrite64, [buf as usize, n, 0]);
             kernel_write((file, before), fd, (h, at), (call, n.min(CALL_MAX)))
         }
+        Way::Append => kernel_append(fd, h, at == At::Current, (libc::SYS_pwrite64, [buf as usize, n, 0])),
         Way::Device(before) => write_device(fd, before, (h, at), buf, n),
     }))
 }
@@ -170,7 +188,7 @@ fn write_device(fd: c_int, before: u64, (h, at): (Handle, At), buf: *const c_voi
                 return Ok(n);
             }
             let done = device::on(|d| d.write(h, at, bytes))?;
-            Ok(written(fd, before, done, &[IoSlice::new(bytes)]))
+            Ok(written((fd, h), before, done, &[IoSlice::new(bytes)]))
         }
         Err(code) => Err(nothing_to_write(h, at, code)),
     }
@@ -248,6 +266,10 @@ fn writev_at(fd: c_int, h: Handle, at: Res<At>, iov: *const iovec, n: c_int) -> 
         let at = at?;
         let before = match way(fd, || appends(fd))? {
             Way::Device(before) => before,
+            Way::Append => {
+                let call = (libc::SYS_pwritev2, [iov as usize, n as usize, 0]);
+                return kernel_append(fd, h, at == At::Current, call);
+            }
             Way::Kernel(file, before) => {
                 let call = (libc::SYS_pwritev2, [iov as usize, n as usize, 0]);
                 return kernel_write((file, before), fd, (h, at), (call, bytes_in(iov, n)?));
@@ -259,7 +281,7 @@ fn writev_at(fd: c_int, h: Handle, at: Res<At>, iov: *const iovec, n: c_int) -> 
                     return Ok(n);
                 }
                 let done = device::on(|d| d.write(h, at, &parts[..]))?;
-                Ok(written(fd, before, done, &parts))
+                Ok(written((fd, h), before, done, &parts))
             }
             Err(libc::EFAULT) => Err(nothing_to_write(h, at, libc::EFAULT)),
             Err(code) => Err(code),
@@ -308,11 +330,12 @@ fn writev_with(fd: c_int, h: Handle, (off, flags): (off_t, c_int), iov: *const i
         let to_end = flags & libc::RWF_APPEND != 0;
         let said = offset_or_current(off)?;
         let at = if to_end { At::End } else { said };
+        let kept = flags & (libc::RWF_DSYNC | libc::RWF_SYNC);
+        let call = (libc::SYS_pwritev2, [iov as usize, n as usize, kept as usize]);
         let before = match way(fd, || to_end || appends(fd))? {
             Way::Device(before) => before,
+            Way::Append => return kernel_append(fd, h, said == At::Current, call),
             Way::Kernel(file, before) => {
-                let kept = flags & (libc::RWF_DSYNC | libc::RWF_SYNC);
-                let call = (libc::SYS_pwritev2, [iov as usize, n as usize, kept as usize]);
                 return kernel_write((file, before), fd, (h, at), (call, bytes_in(iov, n)?));
             }
         };
@@ -321,7 +344,7 @@ fn writev_with(fd: c_int, h: Handle, (off, flags): (off_t, c_int), iov: *const i
             code => code,
         })?;
         let done = device::on(|d| d.write(h, at, &parts[..]))?;
-        let len = written(fd, before, done, &parts);
+        let len = written((fd, h), before, done, &parts);
         if at == At::End && off == -1 {
             let end = done.offset as i64 + len as i64;
             device::on(|d| d.seek(h, Whence::Set, end))?;

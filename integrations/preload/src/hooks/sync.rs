@@ -41,7 +41,7 @@ fn allocate(fd: c_int, h: Handle, mode: c_int, off: off_t, len: off_t) -> Res<()
     }
     merge::note_place(fd, at.saturating_add(len));
     device::on(|d| d.fallocate(h, mode, at, len))?;
-    promote::once_more(fd, before, in_kernel);
+    promote::once_more((fd, h), before, in_kernel);
     Ok(())
 }
 

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -138,6 +139,162 @@ static void every_submission(void) {
     weldfs_queue_destroy(queue);
 }
 
+static void names_and_attributes(void) {
+    weldfs_queue *queue;
+    GIVES(0, weldfs_queue_create(client, NULL, &queue));
+    weldfs_completion done;
+    weldfs_job job = {.size = sizeof job};
+    weldfs_stat st = {0}, same;
+    DOES(0, weldfs_submit_mkdir(queue, "/made", 0750, &job));
+    DOES(-EEXIST, weldfs_submit_mkdir(queue, "/made", 0750, &job));
+    DOES(0, weldfs_submit_stat_path(queue, "/made", &st, &job));
+    GIVES(0, weldfs_stat_path(client, "/made", &same));
+    CHECK((st.mode & 07777) == 0750 && memcmp(&st, &same, sizeof st) == 0);
+    GIVES(0, weldfs_symlink(client, "made", "/link"));
+    DOES(0, weldfs_submit_stat_path(queue, "/link", &st, &job));
+    CHECK(st.ino == same.ino);
+    DOES(0, weldfs_submit_lstat_path(queue, "/link", &st, &job));
+    CHECK(st.ino != same.ino && S_ISLNK(st.mode) && st.bytes == 4);
+    DOES(0, weldfs_submit_fstat(queue, file, &st, &job));
+    GIVES(0, weldfs_fstat(file, &same));
+    CHECK(memcmp(&st, &same, sizeof st) == 0);
+    weldfs_stat before = st;
+    DOES(-ENOENT, weldfs_submit_stat_path(queue, "/nothing", &st, &job));
+    CHECK(memcmp(&st, &before, sizeof st) == 0);
+    /* Forgotten: nothing is written to it. */
+    uint64_t ticket;
+    weldfs_job forgotten = {.size = sizeof forgotten, .ticket = &ticket};
+    GIVES(0, weldfs_submit_stat_path(queue, "/made", &st, &forgotten));
+    GIVES(0, weldfs_forget(queue, ticket));
+    while (weldfs_queue_in_flight(queue) > 0) GIVES(0, weldfs_queue_reap(queue, &done, 1, 100));
+    CHECK(memcmp(&st, &before, sizeof st) == 0);
+    GIVES(-EINVAL, weldfs_submit_stat_path(queue, "/made", NULL, &job));
+    GIVES(-EINVAL, weldfs_submit_fstat(queue, NULL, &st, &job));
+    GIVES(-EINVAL, weldfs_submit_mkdir(queue, NULL, 0, &job));
+    GIVES(0, weldfs_queue_in_flight(queue));
+    GIVES(0, weldfs_unlink(client, "/link"));
+    GIVES(0, weldfs_rmdir(client, "/made"));
+    weldfs_queue_destroy(queue);
+}
+
+static void programs(void) {
+    weldfs_queue *queue;
+    GIVES(0, weldfs_queue_create(client, NULL, &queue));
+    weldfs_completion done;
+    weldfs_job job = {.size = sizeof job, .durability = WELDFS_DURABLE};
+    char why[200], room[64] = "untouched";
+    weldfs_name in = {.name = "@in", .len = 5};
+    weldfs_program *program;
+    const char *text = "open /p rw create; fill a @in; append a; give a -> @out count -> n; result n";
+    GIVES(0, weldfs_program_parse(text, &in, 1, &program, why, sizeof why));
+    CHECK(weldfs_program_find(program, "@in") == 0 && weldfs_program_find(program, "@out") == 1);
+    weldfs_operand operands[2] = {{.data = "hello", .len = 5}, {.data = room, .len = 5}};
+    weldfs_outcome outcome;
+    DOES(0, weldfs_submit_program(queue, program, operands, 2, &outcome, &job));
+    CHECK(done.value == 5 && outcome.value == 5 && outcome.failed == 0 && outcome.done == 4);
+    CHECK(operands[1].filled == 5 && operands[0].filled == 0 && memcmp(room, "hello", 5) == 0 && room[5] == 'c');
+    /* Several under way, and the program given back meanwhile; each has its own memory. */
+    char rooms[4][5];
+    weldfs_operand each[4][2];
+    for (int i = 0; i < 4; i++) {
+        each[i][0] = (weldfs_operand){.data = "abcdefgh" + i, .len = 5};
+        each[i][1] = (weldfs_operand){.data = rooms[i], .len = 5};
+        GIVES(0, weldfs_submit_program(queue, program, each[i], 2, NULL, &job));
+    }
+    GIVES(-EINVAL, weldfs_submit_program(queue, program, operands, 1, NULL, &job));
+    operands[0].len = 4;
+    GIVES(-EINVAL, weldfs_submit_program(queue, program, operands, 2, NULL, &job));
+    GIVES(-EINVAL, weldfs_submit_program(queue, NULL, operands, 2, NULL, &job));
+    GIVES(-EINVAL, weldfs_submit_program(queue, program, NULL, 2, NULL, &job));
+    weldfs_program_destroy(program);
+    for (int i = 0; i < 4; i++) GIVES(1, weldfs_queue_reap(queue, &done, 1, 2000));
+    for (int i = 0; i < 4; i++) CHECK(memcmp(rooms[i], "abcdefgh" + i, 5) == 0 && each[i][1].filled == 5);
+    weldfs_stat st;
+    GIVES(0, weldfs_stat_path(client, "/p", &st));
+    CHECK(st.bytes == 25);
+    /* Which step failed, and that nothing of it is there. */
+    GIVES(0, weldfs_program_parse("open /p2 rw create; open /missing r", NULL, 0, &program, why, sizeof why));
+    DOES(-ENOENT, weldfs_submit_program(queue, program, NULL, 0, &outcome, &job));
+    CHECK(outcome.failed == 2 && outcome.done == 0);
+    GIVES(-ENOENT, weldfs_stat_path(client, "/p2", &st));
+    weldfs_program_destroy(program);
+    /* Forgotten: its memory is the program's again. */
+    GIVES(0, weldfs_program_parse(text, &in, 1, &program, why, sizeof why));
+    uint64_t ticket;
+    weldfs_job forgotten = {.size = sizeof forgotten, .ticket = &ticket};
+    operands[0].len = 5;
+    operands[1].filled = 77;
+    memset(room, '-', sizeof room);
+    GIVES(0, weldfs_submit_program(queue, program, operands, 2, &outcome, &forgotten));
+    GIVES(0, weldfs_forget(queue, ticket));
+    while (weldfs_queue_in_flight(queue) > 0) GIVES(0, weldfs_queue_reap(queue, &done, 1, 100));
+    CHECK(room[0] == '-' && operands[1].filled == 77 && outcome.failed == 2);
+    weldfs_program_destroy(program);
+    /* One that never fits the pool. */
+    weldfs_queue *small;
+    weldfs_queue_options options = {.size = sizeof options, .pool_bytes = 4096};
+    GIVES(0, weldfs_queue_create(client, &options, &small));
+    static char big[70000];
+    in.len = sizeof big;
+    GIVES(0, weldfs_program_parse("open /p rw; fill a @in; append a", &in, 1, &program, why, sizeof why));
+    weldfs_operand all = {.data = big, .len = sizeof big};
+    int fits = weldfs_submit_program(small, program, &all, 1, NULL, &job);
+    CHECK(fits == -ENOMEM || fits == 0);
+    weldfs_program_destroy(program);
+    weldfs_queue_destroy(small);
+    GIVES(0, weldfs_unlink(client, "/p"));
+    weldfs_queue_destroy(queue);
+}
+
+static void many_writes_as_one(void) {
+    weldfs_queue *queue;
+    GIVES(0, weldfs_queue_create(client, NULL, &queue));
+    weldfs_completion done;
+    weldfs_job job = {.size = sizeof job, .durability = WELDFS_DURABLE};
+    weldfs_file *a, *b;
+    char room[32];
+    GIVES(0, weldfs_open(client, "/a", O_RDWR | O_CREAT, 0600, &a));
+    GIVES(0, weldfs_open(client, "/b", O_RDWR | O_CREAT, 0600, &b));
+    weldfs_write_item writes[] = {{.file = a, .from = "first", .len = 5}, {.file = b, .from = "second", .len = 6},
+                                  {.file = a, .from = "?", .len = 1, .offset = WELDFS_END}};
+    DOES(0, weldfs_submit_multi_write(queue, writes, 3, &job));
+    GIVES(6, weldfs_pread(a, room, sizeof room, 0));
+    CHECK(memcmp(room, "first?", 6) == 0);
+    GIVES(6, weldfs_pread(b, room, sizeof room, 0));
+    DOES(0, weldfs_submit_multi_write(queue, NULL, 0, &job));
+    writes[2].file = NULL;
+    GIVES(-EINVAL, weldfs_submit_multi_write(queue, writes, 3, &job));
+    weldfs_write_item many[16];
+    for (int i = 0; i < 16; i++) many[i] = writes[0];
+    GIVES(-E2BIG, weldfs_submit_multi_write(queue, many, 16, &job));
+    /* A transaction, whose writes are under way together. */
+    weldfs_txn *txn;
+    GIVES(0, weldfs_txn_begin(client, &txn));
+    GIVES(0, weldfs_submit_txn_write(queue, txn, a, "LOGGED", 6, 0, &job));
+    GIVES(0, weldfs_submit_txn_write(queue, txn, b, "too", 3, WELDFS_END, &job));
+    uint64_t most = 0;
+    for (int i = 0; i < 2; i++) {
+        GIVES(1, weldfs_queue_reap(queue, &done, 1, 2000));
+        CHECK(done.result == 6 || done.result == 3);
+        most = done.value > most ? done.value : most;
+    }
+    CHECK(most == 2);
+    GIVES(6, weldfs_pread(a, room, sizeof room, 0));
+    CHECK(memcmp(room, "first?", 6) == 0);
+    GIVES(-EINVAL, weldfs_submit_txn_commit(queue, NULL, &job));
+    GIVES(-EINVAL, weldfs_submit_txn_write(queue, NULL, a, "x", 1, 0, &job));
+    DOES(9, weldfs_submit_txn_commit(queue, txn, &job));
+    GIVES(6, weldfs_pread(a, room, sizeof room, 0));
+    CHECK(memcmp(room, "LOGGED", 6) == 0);
+    GIVES(9, weldfs_pread(b, room, sizeof room, 0));
+    CHECK(memcmp(room, "secondtoo", 9) == 0);
+    GIVES(0, weldfs_close(a));
+    GIVES(0, weldfs_close(b));
+    GIVES(0, weldfs_unlink(client, "/a"));
+    GIVES(0, weldfs_unlink(client, "/b"));
+    weldfs_queue_destroy(queue);
+}
+
 #define DOES_NOT_FAIL(expected)                             \
     do {                                                    \
         GIVES(1, weldfs_queue_reap(queue, &done, 1, 2000)); \
@@ -246,6 +403,9 @@ int main(int argc, char **argv) {
     GIVES(0, weldfs_open(client, "/queues", O_RDWR | O_CREAT | O_TRUNC, 0600, &file));
     pipelined_with_epoll();
     every_submission();
+    names_and_attributes();
+    programs();
+    many_writes_as_one();
     opened_and_closed();
     callbacks_on_the_librarys_thread();
     forgotten();

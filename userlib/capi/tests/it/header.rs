@@ -27,6 +27,7 @@ fn generated() -> String {
         "kernels",
         "queue",
         "submit",
+        "gather",
     ] {
         builder = builder.with_src(here.join("src").join(file).with_extension("rs"));
     }

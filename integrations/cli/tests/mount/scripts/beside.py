@@ -23,8 +23,9 @@ def writer(go):
     return child
 
 
-def while_mapped(name, before, change, writers):
-    """The bytes of a file that is mapped and changed again and again until all writers are done."""
+def while_mapped(name, before, change, writers, whole=False):
+    """The bytes of a file that is mapped and changed again and again until all writers are done; `whole`: by one
+    mapping all along, of a file that others read meanwhile."""
     path = os.path.join(folder, name)
     file = os.open(path, os.O_RDWR | os.O_CREAT)
     os.pwrite(file, before, 0)
@@ -32,13 +33,19 @@ def while_mapped(name, before, change, writers):
     running = threading.Thread(target=lambda: codes.extend(os.waitpid(child, 0)[1] for child in children))
     codes, times = [], 0
     running.start()
-    while running.is_alive():
-        there = os.fstat(file).st_size
-        mapped = mmap.mmap(file, there)
+    mapped, goes = None, True
+    while goes:
+        goes = running.is_alive()
+        mapped = mapped or mmap.mmap(file, os.fstat(file).st_size)
+        if whole:
+            os.pread(file, 64, 0)
         change(mapped, times)
-        mapped.close()
+        if not whole:
+            mapped = mapped.close()
         times += 1
     running.join()
+    if mapped:
+        mapped.close()
     assert codes == [0] * len(writers), codes
     found = os.pread(file, os.fstat(file).st_size, 0)
     os.close(file)
@@ -102,7 +109,32 @@ def appended(round):
     assert len(found) == 64 + 2 * each * 8, len(found)
 
 
+def both(round):
+    """One writes in place and one appends, to a file that stays mapped; the mapping changes other bytes."""
+    size = 4096
+
+    def put(path):
+        file = os.open(path, os.O_RDWR)
+        for at in range(0, size, 16):
+            os.pwrite(file, b"x", at)
+
+    def append(path):
+        file = os.open(path, os.O_WRONLY | os.O_APPEND)
+        for n in range(100):
+            os.write(file, b"%07d\n" % n)
+
+    def change(mapped, times):
+        mapped[8 + times % 64 * 16] = times % 256
+
+    found = while_mapped("both%d" % round, bytes(size), change, [put, append], whole=True)
+    lost = [at for at in range(0, size, 16) if found[at] != ord("x")]
+    assert not lost, ("both", round, len(lost), lost[:5])
+    lines = [b"%07d" % n for n in range(100)]
+    assert found[size:].split(b"\n")[:-1] == lines, ("both", round, found[size:][:200])
+
+
 for round in range(rounds):
     in_place(round)
     appended(round)
+    both(round)
 print("none is lost")
