@@ -2986,7 +2986,8 @@ int weldfs_submit_mkdir(const struct weldfs_queue *queue,
                         const struct weldfs_job *job);
 
 /*
- Submits weldfs_stat_path: result 0. *stat is filled when the completion is delivered.
+ Submits weldfs_stat_path: result 0, and then *stat is filled when the completion is delivered. It may not lie in a
+ weldfs_buf.
  */
 int weldfs_submit_stat_path(const struct weldfs_queue *queue,
                             const char *path,
@@ -3104,8 +3105,9 @@ int weldfs_submit_checksum_range(const struct weldfs_queue *queue,
 /*
  Submits weldfs_program_run, as all or nothing and where the device thinks best: result 0, value that of the outcome.
  `operands` and what they point to are the command's until it completes or is forgotten, and so is `outcome`, unless
- NULL; they are filled when the completion is delivered. The program is the caller's at once. Its ranges and steps
- must fit one piece of the queue's pool, else -ENOMEM.
+ NULL; they are filled when the completion is delivered (with zeros where the device died: -EIO). None of them may lie
+ in a weldfs_buf. The program is the caller's at once. Its ranges and steps must fit one piece of the queue's pool,
+ else -ENOMEM.
  */
 int weldfs_submit_program(const struct weldfs_queue *queue,
                           struct weldfs_program *program,

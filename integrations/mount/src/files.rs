@@ -56,11 +56,17 @@ impl OpenFile {
     /// Another open file of the same description, with its locks. Each read and write says its offset, so that is all
     /// they share.
     pub fn sharing(of: Arc<OpenFile>, flags: u32) -> OpenFile {
-        let (session, lock_owner) = (of.session.clone(), of.lock_owner.clone());
-        let unended = AtomicBool::new(false);
-        let (handle, node) = (of.handle, of.node);
-        let is_virtual = of.is_virtual;
-        OpenFile { session, handle, node, flags, is_virtual, unended, lock_owner, of: Some(of), mapping: Mapping::None }
+        OpenFile {
+            session: of.session.clone(),
+            handle: of.handle,
+            node: of.node,
+            flags,
+            is_virtual: of.is_virtual,
+            unended: AtomicBool::new(false),
+            lock_owner: of.lock_owner.clone(),
+            of: Some(of),
+            mapping: Mapping::None,
+        }
     }
 
     /// Whether the file is mapped by this one for the first time.
@@ -68,14 +74,11 @@ impl OpenFile {
         matches!(&self.mapping, Mapping::Is(listed) if listed.first)
     }
 
-    /// Its mapping may begin; false: it is none.
-    pub fn begin_mapping(&self) -> bool {
+    /// Its mapping may begin. ENOSYS: it is none.
+    pub fn begin_mapping(&self) -> Result<(), Errno> {
         match &self.mapping {
-            Mapping::Is(listed) => {
-                listed.begin();
-                true
-            }
-            _ => false,
+            Mapping::Is(listed) => listed.begin(|| Ok(self.session.raw().stat(self.handle)?.size)),
+            _ => Err(Errno::NOSYS),
         }
     }
 

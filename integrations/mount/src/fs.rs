@@ -95,6 +95,8 @@ pub struct Fs {
     pub keeping: Keeping,
     /// What preloaded programs hand to the kernel; none in a mount that is not theirs.
     pub handing: Option<Handing>,
+    /// Whether the kernel sees to it that what is mapped and what passes its page cache agree.
+    pub direct_mapped: bool,
 }
 
 /// Where an object is reached: a handle, and a name in it; an empty name is what the handle names.
@@ -213,6 +215,20 @@ impl Fs {
     /// What the kernel is told of an object that it is to know from now on.
     pub fn entry(&self, node: u64, stat: &StatBody) -> EntryOut {
         self.keeping.entry(node, &self.told(stat))
+    }
+
+    /// What the kernel has made of a file goes as far as this.
+    pub fn reaches(&self, node: u64, off: u64, len: u64) {
+        self.now_ends(node, off.saturating_add(len), false);
+    }
+
+    /// The same where it (`cut`) says how long the file is.
+    pub fn now_ends(&self, node: u64, end: u64, cut: bool) {
+        let Some(handing) = &self.handing else { return };
+        let identity = self.nodes.lock().identity(node);
+        if let Some((identity, _)) = identity {
+            handing.listing().reaches(identity.ino, end, cut);
+        }
     }
 
     /// Attributes as the kernel is told them.

@@ -83,7 +83,7 @@ impl Mount {
         let sessions = Sessions::new(door);
         let root = sessions.own()?.raw().stat(weldfs_ciscops::Handle::ROOT)?;
         let channel = Arc::new(Channel::mount(dir, &config.flags)?);
-        greet(&channel, !config.keep.is_zero())?;
+        let direct_mapped = greet(&channel, !config.keep.is_zero())?;
         let fs = Arc::new(Fs {
             channel: channel.clone(),
             sessions,
@@ -92,6 +92,7 @@ impl Mount {
             locks: Locks::new(channel),
             keeping: Keeping { entries: config.keep, attributes: config.keep },
             handing: registry.map(handing::Handing::new),
+            direct_mapped,
         });
         let ended = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let left = Arc::new(AtomicUsize::new(config.threads.max(1)));
@@ -145,8 +146,9 @@ fn work(fs: &Fs) {
     }
 }
 
-/// Agrees with the kernel on version and features. EPROTO: it is too old.
-fn greet(channel: &Channel, keeps: bool) -> io::Result<()> {
+/// Agrees with the kernel on version and features; whether it has files that are read and written past the page cache,
+/// and mapped (Linux 6.6). EPROTO: it is too old.
+fn greet(channel: &Channel, keeps: bool) -> io::Result<bool> {
     let mut buffer = vec![0; REQUEST_MAX];
     let request = channel.next(&mut buffer)?.ok_or(Errno::NODEV)?;
     let (hello, rest): (InitIn, _) = request.split()?;
@@ -189,5 +191,5 @@ fn greet(channel: &Channel, keeps: bool) -> io::Result<()> {
         ..InitOut::default()
     };
     channel.answer(request.head.unique, zerocopy::IntoBytes::as_bytes(&answer));
-    Ok(())
+    Ok(flags & init::DIRECT_IO_ALLOW_MMAP != 0)
 }

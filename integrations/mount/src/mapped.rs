@@ -3,7 +3,8 @@
 //! As long as a file is mapped, the kernel is told the time of modification that it knew when that began. Where it
 //! finds another one it drops the file's pages, to read them anew; if that meets a write(2) that is on its way here,
 //! the page is read as it was before, stays so, and written back undoes the write. The programs of the run change such
-//! a file through the kernel, so there is nothing to be found out.
+//! a file through the kernel, so there is nothing to be found out. For the same reason it is not told that a file has
+//! become longer than it made it: an append is the device's first, and then the kernel's (`hooks::rw::append` of the preload library).
 //!
 //! **A first mapping begins in two steps.** The kernel drops what it had of the file when it has opened it, and finds
 //! the time of modification that it is told from now on, after the file is listed; either can meet a write that goes
@@ -12,8 +13,8 @@
 //!
 //! **Writes that met one.** A program that finds another number after its write than before it, or found the file about
 //! to be mapped, writes once more (`promote::once_more` of the preload library), by an open file that *holds off*
-//! mappings: as long as it is open, no first mapping of the file begins. Appends, whose place the kernel does not say,
-//! are made by such a file at once.
+//! mappings: as long as it is open, no first mapping of the file begins. Appends to a mapped file are made while such a
+//! file is open.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use weldfs_ciscops::mapped::Registry;
 use weldfs_ciscops::{Errno, StatBody, WireTime};
 use weldfs_locks::Mutex;
 
-/// How long a first mapping may take to begin, and how long one is held off, by however many: then others go on. The
+/// How long a first mapping may take to begin, and how long one is held off by one open file: then others go on. The
 /// program is stopped, say, and what the kernel does for it is done by then.
 const AT_MOST: Duration = Duration::from_secs(1);
 
@@ -30,15 +31,21 @@ const AT_MOST: Duration = Duration::from_secs(1);
 struct Mapped {
     mappings: u32,
     mtime: WireTime,
-    /// Since when its first mapping has been about to begin.
+    /// How far the file goes as the kernel knows, from when its first mapping begins: what the kernel itself has made
+    /// longer counts. Before that, no end.
+    size: u64,
+    /// Since when its first mapping has been about to begin, as long as that is open.
     begins: Option<Instant>,
+    /// Whether one has begun.
+    begun: bool,
 }
 
 struct State {
     registry: Registry,
     files: HashMap<u64, Mapped>,
-    /// Of which files mappings are held off: how often, and since when without a gap.
-    holds: HashMap<u64, (u32, Instant)>,
+    /// Of which files mappings are held off, and since when: by the number of the hold.
+    holds: HashMap<u64, Vec<(u64, Instant)>>,
+    last_hold: u64,
 }
 
 impl State {
@@ -49,7 +56,8 @@ impl State {
     }
 
     fn is_held_off(&self, ino: u64) -> bool {
-        self.holds.get(&ino).is_some_and(|(_, since)| since.elapsed() < AT_MOST)
+        let holds = self.holds.get(&ino).into_iter().flatten();
+        holds.into_iter().any(|(_, since)| since.elapsed() < AT_MOST)
     }
 }
 
@@ -60,7 +68,9 @@ pub struct Listing {
 
 impl Listing {
     pub fn new(registry: Registry) -> Listing {
-        Listing { state: Arc::new(Mutex::new(State { registry, files: HashMap::new(), holds: HashMap::new() })) }
+        Listing {
+            state: Arc::new(Mutex::new(State { registry, files: HashMap::new(), holds: HashMap::new(), last_hold: 0 })),
+        }
     }
 
     /// A mapping of a file, of which the kernel knows this time of modification. ENFILE: as many are as can be listed.
@@ -71,8 +81,13 @@ impl Listing {
             return Err(Errno::AGAIN);
         }
         state.registry.add(ino)?;
-        let file =
-            state.files.entry(ino).or_insert_with(|| Mapped { mappings: 0, mtime, begins: Some(Instant::now()) });
+        let file = state.files.entry(ino).or_insert_with(|| Mapped {
+            mappings: 0,
+            mtime,
+            size: u64::MAX,
+            begins: Some(Instant::now()),
+            begun: false,
+        });
         file.mappings += 1;
         Ok(Listed { state: self.state.clone(), ino, first: file.mappings == 1 })
     }
@@ -83,8 +98,10 @@ impl Listing {
         if state.begins(ino) {
             return Err(Errno::AGAIN);
         }
-        state.holds.entry(ino).or_insert((0, Instant::now())).0 += 1;
-        Ok(Hold { state: self.state.clone(), ino })
+        state.last_hold += 1;
+        let number = state.last_hold;
+        state.holds.entry(ino).or_default().push((number, Instant::now()));
+        Ok(Hold { state: self.state.clone(), ino, number })
     }
 
     /// Whether a file is mapped.
@@ -92,10 +109,17 @@ impl Listing {
         self.state.lock().files.contains_key(&ino)
     }
 
+    /// The kernel has written to a file up to there, or (`cut`) made it so long.
+    pub fn reaches(&self, ino: u64, end: u64, cut: bool) {
+        if let Some(file) = self.state.lock().files.get_mut(&ino) {
+            file.size = if cut && file.begun { end } else { file.size.max(end) };
+        }
+    }
+
     /// A file's attributes as the kernel is told them.
     pub fn told(&self, stat: &StatBody) -> StatBody {
         match self.state.lock().files.get(&stat.ino) {
-            Some(file) => StatBody { mtime: file.mtime, ..*stat },
+            Some(file) => StatBody { mtime: file.mtime, size: stat.size.min(file.size), ..*stat },
             None => *stat,
         }
     }
@@ -110,13 +134,17 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// The kernel has dropped what it had of the file, and was told its time: the mapping may begin.
-    pub fn begin(&self) {
+    /// The kernel has dropped what it had of the file, and was told its time: the mapping may begin. `size` looks how
+    /// long the file is: what the kernel has written by then counts, and no more than that is missed.
+    pub fn begin(&self, size: impl FnOnce() -> Result<u64, Errno>) -> Result<(), Errno> {
         let mut state = self.state.lock();
         // Of another one, too, that took too long.
-        if state.files.get_mut(&self.ino).and_then(|file| file.begins.take()).is_some() {
+        if let Some(file) = state.files.get_mut(&self.ino).filter(|file| !file.begun) {
+            file.size = size()?;
+            (file.begins, file.begun) = (None, true);
             state.registry.begin(self.ino);
         }
+        Ok(())
     }
 }
 
@@ -140,14 +168,15 @@ impl Drop for Listed {
 pub struct Hold {
     state: Arc<Mutex<State>>,
     ino: u64,
+    number: u64,
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
         let mut state = self.state.lock();
-        if let Some((times, _)) = state.holds.get_mut(&self.ino) {
-            *times -= 1;
-            if *times == 0 {
+        if let Some(holds) = state.holds.get_mut(&self.ino) {
+            holds.retain(|(number, _)| *number != self.number);
+            if holds.is_empty() {
                 state.holds.remove(&self.ino);
             }
         }
@@ -165,12 +194,19 @@ mod tests {
         let at = |sec| StatBody { ino: 7, size: sec as u64, mtime: WireTime::new(sec, 0), ..StatBody::default() };
         assert!(!listing.lists(7) && listing.told(&at(5)) == at(5));
         let first = listing.list(7, at(3).mtime).unwrap();
-        first.begin();
+        assert_eq!(listing.told(&at(5)).size, 5, "it has not begun");
+        first.begin(|| Ok(3)).unwrap();
         let second = listing.list(7, at(4).mtime).unwrap();
         assert!(first.first && !second.first && listing.lists(7));
         drop(first);
         let told = listing.told(&at(5));
-        assert_eq!((told.mtime, told.size), (at(3).mtime, 5), "its size is told");
+        assert_eq!((told.mtime, told.size), (at(3).mtime, 3), "that it is longer is not told");
+        listing.reaches(7, 4, false);
+        listing.reaches(7, 2, false);
+        assert_eq!((listing.told(&at(5)).size, listing.told(&at(2)).size), (4, 2), "that it is shorter is");
+        listing.reaches(7, 1, true);
+        assert_eq!(listing.told(&at(5)).size, 1);
+        listing.reaches(9, 9, false);
         assert_eq!(listing.told(&StatBody { ino: 8, ..at(5) }).mtime, at(5).mtime);
         drop(second);
         assert!(!listing.lists(7) && listing.told(&at(5)) == at(5));
@@ -186,12 +222,12 @@ mod tests {
         assert_eq!(listing.list(7, mtime).err(), Some(Errno::AGAIN));
         let other = listing.list(8, mtime).unwrap();
         let before = view.stamp();
-        first.begin();
+        first.begin(|| Ok(3)).unwrap();
         let begun = view.stamp();
         assert_ne!(before, begun, "a write that met its beginning is made once more");
-        first.begin();
+        first.begin(|| Ok(3)).unwrap();
         let second = listing.list(7, mtime).unwrap();
-        second.begin();
+        second.begin(|| Ok(3)).unwrap();
         assert_eq!(view.stamp(), begun, "the second one changes nothing");
         assert!(!view.look(|| Ok::<_, ()>(7)).unwrap().begins && view.look(|| Ok::<_, ()>(8)).unwrap().begins);
         drop((first, second, other));
@@ -201,10 +237,18 @@ mod tests {
         listing.state.lock().files.get_mut(&7).unwrap().begins = Instant::now().checked_sub(AT_MOST);
         let waited = listing.list(7, mtime).unwrap();
         let before = view.stamp();
-        waited.begin();
+        waited.begin(|| Ok(3)).unwrap();
         assert_ne!(view.stamp(), before, "what met the stopped one is made once more, too");
         drop(stopped);
         assert!(listing.lists(7) && listing.list(7, mtime).is_ok());
+        drop(waited);
+        // The stopped one is gone before the one that waited begins.
+        let stopped = listing.list(7, mtime).unwrap();
+        listing.state.lock().files.get_mut(&7).unwrap().begins = Instant::now().checked_sub(AT_MOST);
+        let waited = listing.list(7, mtime).unwrap();
+        drop(stopped);
+        waited.begin(|| Ok(3)).unwrap();
+        assert!(!view.look(|| Ok::<_, ()>(7)).unwrap().begins);
         drop(waited);
         assert!(!listing.lists(7));
     }
@@ -218,7 +262,7 @@ mod tests {
         assert_eq!(listing.list(7, mtime).err(), Some(Errno::AGAIN));
         let other = listing.list(8, mtime).unwrap();
         assert_eq!(listing.hold_off(8).err(), Some(Errno::AGAIN), "it is about to begin");
-        other.begin();
+        other.begin(|| Ok(3)).unwrap();
         let held = listing.hold_off(8).unwrap();
         drop(listing.list(8, mtime).unwrap());
         drop(two);
@@ -226,9 +270,11 @@ mod tests {
         // Of a program that was stopped.
         drop(other);
         assert_eq!(listing.list(8, mtime).err(), Some(Errno::AGAIN));
-        listing.state.lock().holds.get_mut(&8).unwrap().1 = Instant::now().checked_sub(AT_MOST).unwrap();
+        listing.state.lock().holds.get_mut(&8).unwrap()[0].1 = Instant::now().checked_sub(AT_MOST).unwrap();
         drop(listing.list(8, mtime).unwrap());
-        drop(held);
+        let newer = listing.hold_off(8).unwrap();
+        assert_eq!(listing.list(8, mtime).err(), Some(Errno::AGAIN), "an old one does not end a newer one");
+        drop((newer, held));
         assert!(listing.state.lock().holds.is_empty());
     }
 }

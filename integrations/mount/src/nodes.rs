@@ -176,10 +176,11 @@ impl Nodes {
     }
 
     /// A file of it was opened. Whether it has not changed since the open before: no call sets the time that says so.
-    pub fn opened(&mut self, id: u64, fh: u64, stat: &StatBody) -> bool {
+    /// `mapped`: its pages stay in any case, so nothing is found out of them; they may be about to go.
+    pub fn opened(&mut self, id: u64, fh: u64, stat: &StatBody, mapped: bool) -> bool {
         let Some(node) = self.nodes.get_mut(&id) else { return false };
         node.open.push(fh);
-        node.changed.replace(stat.ctime) == Some(stat.ctime)
+        !mapped && node.changed.replace(stat.ctime) == Some(stat.ctime)
     }
 
     /// A file of it was closed.
@@ -247,7 +248,7 @@ mod tests {
         let mut nodes = nodes();
         let a = nodes.found(ROOT, b"a", &stat(7));
         let later = StatBody { ctime: WireTime::new(5, 6), ..stat(7) };
-        let opened = [stat(7), stat(7), later, later].map(|stat| nodes.opened(a, 1, &stat));
+        let opened = [stat(7), stat(7), later, later].map(|stat| nodes.opened(a, 1, &stat, false));
         assert_eq!(opened, [false, true, false, true]);
     }
 

@@ -158,12 +158,7 @@ fn file_of(fd: c_int, open: &Open, (life, handle): (u64, Handle)) -> Res<c_int> 
         return Ok(file);
     }
     let (file, _) = kernel_file(fd, handle, FILE, status_of(open))?;
-    // Out of the program's way, where there are numbers.
-    let file = match sys::dup_from(file.as_raw_fd(), weldfs::FD_HIGH, true) {
-        Ok(high) => high,
-        Err(_) => file.into_raw_fd(),
-    };
-    kept::keep(file);
+    let file = out_of_the_way(file);
     match known.set_file(life, there, file) {
         Ok(()) => {
             there.into_iter().for_each(kept::release);
@@ -176,6 +171,16 @@ fn file_of(fd: c_int, open: &Open, (life, handle): (u64, Handle)) -> Res<c_int> 
             other.ok_or(libc::EBADF)
         }
     }
+}
+
+/// At a number out of the program's way, where there are any, and kept from its closing all that it does not know.
+fn out_of_the_way(file: OwnedFd) -> c_int {
+    let file = match sys::dup_from(file.as_raw_fd(), weldfs::FD_HIGH, true) {
+        Ok(high) => high,
+        Err(_) => file.into_raw_fd(),
+    };
+    kept::keep(file);
+    file
 }
 
 /// The same for a call that only the kernel has, whether or not the file is mapped, and the offset of the device's.
@@ -201,17 +206,21 @@ pub fn once_more((fd, h): (c_int, Handle), before: u64, again: impl FnOnce(c_int
 
 #[cold]
 fn repeat(fd: c_int, h: Handle, again: impl FnOnce(c_int) -> Res<()>) {
-    if while_held(fd, h, false, again).is_err() && registry::any() {
+    if while_held(fd, h, again).is_err() && registry::any() {
         report::warn(&["what was written to a file that a program was just mapping may be lost to that program"]);
     }
 }
 
 /// Through a file of the kernel's while which no mapping of it begins. EBADF: the descriptor is another file's by now.
-pub fn while_held<T>(fd: c_int, h: Handle, appends: bool, go: impl FnOnce(c_int) -> Res<T>) -> Res<T> {
+pub fn while_held<T>(fd: c_int, h: Handle, go: impl FnOnce(c_int) -> Res<T>) -> Res<T> {
     let open = table::entry(fd).filter(|open| open.claimed() == Some(h)).ok_or(libc::EBADF)?;
-    let appends = if appends { libc::O_APPEND } else { 0 };
-    let (file, _) = kernel_file_in_turn(fd, h, HOLD, status_of(open) & !libc::O_APPEND | appends)?;
-    go(file.as_raw_fd())
+    // At offsets as they are said, and into the kernel's pages.
+    let flags = status_of(open) & !(libc::O_APPEND | libc::O_DIRECT);
+    let file = out_of_the_way(kernel_file_in_turn(fd, h, HOLD, flags)?.0);
+    let done = go(file);
+    kept::release(file);
+    let _ = sys::close(file);
+    done
 }
 
 /// As `mapped`, of a handle, through whichever descriptor of ours has it.

@@ -29,11 +29,10 @@ struct Ran {
 
 impl Tell for Ran {
     /// Gives the caller what the program put in its ranges, and what it did.
-    fn tell(&self, ran: &Completed) {
-        let cqe = &ran.cqe;
+    fn tell(&self, ran: Option<&Completed>) {
         for (i, into) in self.data.iter().enumerate() {
-            let filled = filled(&self.counts, &self.body, cqe, i);
-            let bytes = self.rooms.bytes(ran, i);
+            let filled = ran.map_or(0, |ran| filled(&self.counts, &self.body, &ran.cqe, i));
+            let bytes = ran.map_or(&[][..], |ran| self.rooms.bytes(ran, i));
             let n = filled.min(bytes.len());
             if n > 0 {
                 // SAFETY: by the header an operand's memory has the bytes of its range, which `bytes` has, and nothing
@@ -41,18 +40,19 @@ impl Tell for Ran {
                 // is held here.
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), *into as *mut u8, n) };
             }
-            let told = if cqe.status == 0 { filled } else { 0 };
+            let told = if ran.is_some_and(|ran| ran.cqe.status == 0) { filled } else { 0 };
             // SAFETY: by the header the operands stay as long, so many as the program has ranges.
             unsafe { (*(self.operands as *mut weldfs_operand).add(i)).filled = told };
         }
-        put(self.outcome as *mut weldfs_outcome, weldfs_outcome::of(cqe));
+        put(self.outcome as *mut weldfs_outcome, ran.map(|ran| weldfs_outcome::of(&ran.cqe)).unwrap_or_default());
     }
 }
 
 /// Submits weldfs_program_run, as all or nothing and where the device thinks best: result 0, value that of the outcome.
 /// `operands` and what they point to are the command's until it completes or is forgotten, and so is `outcome`, unless
-/// NULL; they are filled when the completion is delivered. The program is the caller's at once. Its ranges and steps
-/// must fit one piece of the queue's pool, else -ENOMEM.
+/// NULL; they are filled when the completion is delivered (with zeros where the device died: -EIO). None of them may lie
+/// in a weldfs_buf. The program is the caller's at once. Its ranges and steps must fit one piece of the queue's pool,
+/// else -ENOMEM.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_submit_program(
     queue: Option<&weldfs_queue>,
@@ -70,7 +70,12 @@ pub unsafe extern "C" fn weldfs_submit_program(
         let body = program.body()?.clone();
         let given = operands_of(&body, operands, count)?;
         let (mut inputs, mut data) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        start.not_in_the_pool(operands.cast(), size_of_val(given))?;
+        start.not_in_the_pool(outcome.cast(), size_of::<weldfs_outcome>())?;
         for (i, operand) in given.iter().enumerate() {
+            if body.is_output(Pool(i as u8)) {
+                start.not_in_the_pool(operand.data, operand.len)?;
+            }
             inputs.push(match body.is_output(Pool(i as u8)) {
                 true => space(operand.data, operand.len).map(|_| None)?,
                 false => Some(payload(operand.data, operand.len)?),

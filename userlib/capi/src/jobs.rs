@@ -26,8 +26,8 @@ pub(crate) struct Job {
 
 /// What is told of a completion besides its numbers.
 pub(crate) trait Tell: Send {
-    /// The jobs' lock is held: the job has not been forgotten.
-    fn tell(&self, completed: &Completed);
+    /// The jobs' lock is held: the job has not been forgotten. `None`: the device died while the command was in it.
+    fn tell(&self, completed: Option<&Completed>);
 }
 
 /// How a completion's numbers are to be read.
@@ -103,10 +103,10 @@ impl Jobs {
             reserved0: [0; 7],
             reserved: [0; 3],
         };
+        if let Some(also) = &job.also {
+            also.tell(result.as_ref().ok());
+        }
         if let Ok(completed) = result {
-            if let Some(also) = &job.also {
-                also.tell(&completed);
-            }
             let Completed { cqe, room } = completed;
             done.result = if cqe.status == 0 { cqe.result as i64 } else { -i64::from(cqe.status) };
             done.value = cqe.result2;

@@ -59,6 +59,15 @@ impl<'q> Start<'q> {
         }
     }
 
+    /// What the library itself fills later must stay the program's, which memory in a buffer may cease to be.
+    pub(crate) fn not_in_the_pool(&self, at: *const c_void, len: usize) -> Result<(), Fault> {
+        // SAFETY: nothing is done with the place.
+        match unsafe { self.with.place(at.cast(), len) } {
+            Some(_) => Err(misuse("this memory must not be in a weldfs_buf")),
+            None => Ok(()),
+        }
+    }
+
     /// Room for `len` bytes, and where to copy them to afterwards.
     fn room(&self, into: *mut c_void, len: usize) -> Result<(Space, usize), Fault> {
         if len > ATOMIC_WRITE_MAX as usize {
@@ -328,11 +337,13 @@ impl Start<'_> {
         if stat.is_null() {
             return Err(misuse("where to put the attributes is NULL"));
         }
+        self.not_in_the_pool(stat.cast(), size_of::<weldfs_stat>())?;
         self.send(inputs, (Space::Fresh(size_of::<StatBody>()), stat as usize, 0), Form::Stat, build)
     }
 }
 
-/// Submits weldfs_stat_path: result 0. *stat is filled when the completion is delivered.
+/// Submits weldfs_stat_path: result 0, and then *stat is filled when the completion is delivered. It may not lie in a
+/// weldfs_buf.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_submit_stat_path(
     queue: Option<&weldfs_queue>,

@@ -81,6 +81,9 @@ impl AsyncQueue {
             return Err(Errno::INVAL);
         }
         let payload_max = self.shared.client.payload_max();
+        if rooms.ranges.iter().any(|part| part.len() > payload_max) {
+            return Err(Errno::TOOBIG);
+        }
         let mut room = self.buffer(rooms.body.end)?;
         let at = room.whole().off;
         let place = |part: &Range<usize>| PoolRange::new(at + part.start as u32, part.len() as u32);
@@ -89,7 +92,6 @@ impl AsyncQueue {
         for (i, (input, part)) in inputs.iter().zip(&rooms.ranges).enumerate() {
             let into = bytes.get_mut(part.clone()).ok_or(Errno::INVAL)?;
             match input {
-                _ if part.len() > payload_max => return Err(Errno::TOOBIG),
                 Some(input) if input.len() == part.len() && !body.is_output(Pool(i as u8)) => {
                     into.copy_from_slice(input)
                 }

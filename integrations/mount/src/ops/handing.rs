@@ -63,7 +63,9 @@ impl Fs {
         let found = handing.take(head, session)?;
         let open = || {
             let access = |flags: u32| OpenFlags::from_linux(flags as i32) & (OpenFlags::READ | OpenFlags::WRITE);
-            if !access(found.file.flags).contains(access(flags)) {
+            // What may not write to a file has no write that a mapping could meet.
+            let idle = found.purpose == Purpose::HoldOff && !access(flags).contains(OpenFlags::WRITE);
+            if idle || !access(found.file.flags).contains(access(flags)) {
                 return Err(Errno::ACCES);
             }
             let ino = found.file.session.raw().stat(found.file.handle)?.ino;
@@ -82,9 +84,10 @@ impl Fs {
     /// That a mapping may begin; ENOSYS, which the kernel makes ENOTTY, of all others.
     pub(crate) fn ioctl(&self, request: &Request<'_>, out: &mut Out) -> Result<Said, Errno> {
         let ioctl: wire::Ioctl = request.fixed()?;
-        if ioctl.command != mapped::BEGINS || !self.files.get(ioctl.fh)?.begin_mapping() {
+        if ioctl.command != mapped::BEGINS {
             return Err(Errno::NOSYS);
         }
+        self.files.get(ioctl.fh)?.begin_mapping()?;
         out.put(&wire::IoctlOut::default())
     }
 }

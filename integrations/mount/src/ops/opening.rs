@@ -28,11 +28,11 @@ impl Fs {
         let node = request.head.nodeid;
         if let Some(handed) = self.open_handed(&request.head, session, open.flags) {
             let (file, stat) = handed?;
-            // What is appended to a mapped file goes into the kernel's pages, too: past them, the last one could be
-            // read anew before the device has the bytes. The programs of the run append through the kernel, one behind
-            // the other.
             let mut told = self.kept(file, &stat);
-            told.open_flags &= !fopen::DIRECT_IO;
+            if !self.direct_mapped {
+                // Past the page cache it would not find what mappings hold.
+                told.open_flags &= !fopen::DIRECT_IO;
+            }
             return out.put(&told);
         }
         let opened = match self.open_again(session, node, flags) {
@@ -121,14 +121,17 @@ impl Fs {
         let (node, flags, is_virtual) = (file.node, file.flags, file.is_virtual);
         // What is cached of a mapped file is the file: the programs of the run change it there.
         let mapped = self.handing.as_ref().is_some_and(|handing| handing.listing().lists(stat.ino));
-        let mapped = mapped && !file.is_first_mapping();
+        let first = file.is_first_mapping();
+        let mapped = mapped && !first;
         let fh = self.files.insert(file);
-        let unchanged = self.nodes.lock().opened(node, fh, stat);
+        let unchanged = self.nodes.lock().opened(node, fh, stat, mapped);
         // Past the page cache, which cuts a write where it meets a page that it does not hold: two requests, between
         // which another session's append may come.
         let appends = flags as i32 & libc::O_APPEND != 0;
         let past = if is_virtual || appends { fopen::DIRECT_IO } else { 0 };
-        let kept = mapped || (past == 0 && (unchanged || !self.keeping.attributes.is_zero()));
+        // A first mapping begins with nothing: whoever opened the file in the state that it still is in may not have come
+        // to dropping what was there before.
+        let kept = mapped || (past == 0 && !first && (unchanged || !self.keeping.attributes.is_zero()));
         let open_flags = past | if kept { fopen::KEEP_CACHE } else { 0 };
         wire::OpenOut { fh, open_flags, backing_id: 0 }
     }
@@ -153,7 +156,7 @@ impl Fs {
         };
         let fh = self.files.insert(OpenFile::new(session.clone(), handle, node, 0, false));
         // Of a directory no bytes are kept; one that was removed can be looked at through this.
-        self.nodes.lock().opened(node, fh, &StatBody::default());
+        self.nodes.lock().opened(node, fh, &StatBody::default(), false);
         out.put(&wire::OpenOut { fh, open_flags: 0, backing_id: 0 })
     }
 

@@ -41,7 +41,7 @@ fn appends(fd: c_int) -> bool {
 enum Way {
     /// With the registry's stamp from before the file was found mapped; 0: it is about to be.
     Kernel(c_int, u64),
-    /// To the end of a mapped file.
+    /// To the end of a mapped file (`append`).
     Append,
     /// With the registry's stamp as of which the file is not mapped.
     Device(u64),
@@ -73,35 +73,49 @@ fn kernel_write((file, before): (c_int, u64), fd: c_int, (h, at): (Handle, At), 
     })
 }
 
-/// An append to a mapped file, at the end that the kernel was just told, while no mapping begins: where it went is not
-/// said, so it could not be made once more. `moves`: the offset goes to the end.
+/// An append to a mapped file: the device's, which finds the end that is the end for all, and then the kernel's, while no
+/// mapping of it begins. (Past its pages the kernel could read the last one anew just before the device has the bytes;
+/// and where it takes the end to be is not where a program's append is that did not know of the mapping.)
 #[cold]
-fn kernel_append(fd: c_int, h: Handle, moves: bool, call: Call) -> Res<usize> {
-    let done = promote::while_held(fd, h, true, |file| at_offset(file, call, 0)).map_err(|code| match code {
+fn append((fd, h): (c_int, Handle), at: At, parts: &[IoSlice<'_>]) -> Res<Written> {
+    let go = |file| {
+        let done = device::on(|d| d.write(h, at, parts))?;
+        // Twice: what the kernel was just writing back of the page may be from before, and come after the first.
+        let settled = |file: c_int| {
+            let args = [file as usize, 0, 0, libc::SYNC_FILE_RANGE_WAIT_BEFORE as usize, 0, 0];
+            sys::checked(libc::SYS_sync_file_range, args)
+        };
+        let told = again(file, done, parts).and_then(|()| settled(file)).and_then(|_| again(file, done, parts));
+        if told.is_err() {
+            report::warn(&["what was appended to a file that a program has mapped may be lost to that program"]);
+        }
+        Ok(Ok(done))
+    };
+    let carried_out = promote::while_held(fd, h, |file| go(file).or_else(|code: c_int| Ok(Err(code))));
+    carried_out.map_err(|code| match code {
         libc::EAGAIN | libc::ENODEV => {
-            report::refuse(libc::EIO, "an append to a file that is being mapped all the time")
+            report::refuse(libc::EIO, "an append to a file whose mappings begin all the time, or without its mount")
         }
         code => code,
-    })?;
-    if done > 0 && moves {
-        device::on(|d| d.seek(h, Whence::End, 0))?;
+    })?
+}
+
+/// What the device has written, to the kernel's file.
+fn again(file: c_int, written: Written, parts: &[IoSlice<'_>]) -> Res<()> {
+    let (mut at, mut left) = (written.offset, written.len);
+    for part in parts {
+        let bytes = &part[..part.len().min(left)];
+        left -= bytes.len();
+        merge::write_all(file, at, bytes)?;
+        at += bytes.len() as u64;
     }
-    Ok(done)
+    Ok(())
 }
 
 /// After a write by the device's command.
 #[inline]
 fn written((fd, h): (c_int, Handle), before: u64, written: Written, parts: &[IoSlice<'_>]) -> usize {
-    promote::once_more((fd, h), before, |file| {
-        let (mut at, mut left) = (written.offset, written.len);
-        for part in parts {
-            let bytes = &part[..part.len().min(left)];
-            left -= bytes.len();
-            merge::write_all(file, at, bytes)?;
-            at += bytes.len() as u64;
-        }
-        Ok(())
-    });
+    promote::once_more((fd, h), before, |file| again(file, written, parts));
     written.len
 }
 
@@ -173,17 +187,18 @@ fn write_at(fd: c_int, h: Handle, at: Res<At>, buf: *const c_void, n: usize) -> 
             let call = (libc::SYS_pwrite64, [buf as usize, n, 0]);
             kernel_write((file, before), fd, (h, at), (call, n.min(CALL_MAX)))
         }
-        Way::Append => kernel_append(fd, h, at == At::Current, (libc::SYS_pwrite64, [buf as usize, n, 0])),
-        Way::Device(before) => write_device(fd, before, (h, at), buf, n),
+        Way::Append => write_device(fd, None, (h, at), buf, n),
+        Way::Device(before) => write_device(fd, Some(before), (h, at), buf, n),
     }))
 }
 
 #[inline]
-fn write_device(fd: c_int, before: u64, (h, at): (Handle, At), buf: *const c_void, n: usize) -> Res<usize> {
+fn write_device(fd: c_int, before: Option<u64>, (h, at): (Handle, At), buf: *const c_void, n: usize) -> Res<usize> {
     match abi::bytes(buf, n.min(CALL_MAX)) {
         Ok(_) if !memory::is_range(buf, n) => Err(nothing_to_write(h, at, libc::EFAULT)),
         Ok(bytes) => {
             let bytes = &bytes[..limit::writable(h, at, super::flags_of(fd), bytes.len())?];
+            let Some(before) = before else { return Ok(append((fd, h), at, &[IoSlice::new(bytes)])?.len) };
             if let Some(n) = merge::write(fd, before, (h, at), &[IoSlice::new(bytes)])? {
                 return Ok(n);
             }
@@ -265,11 +280,8 @@ fn writev_at(fd: c_int, h: Handle, at: Res<At>, iov: *const iovec, n: c_int) -> 
     let go = || -> Res<usize> {
         let at = at?;
         let before = match way(fd, || appends(fd))? {
-            Way::Device(before) => before,
-            Way::Append => {
-                let call = (libc::SYS_pwritev2, [iov as usize, n as usize, 0]);
-                return kernel_append(fd, h, at == At::Current, call);
-            }
+            Way::Device(before) => Some(before),
+            Way::Append => None,
             Way::Kernel(file, before) => {
                 let call = (libc::SYS_pwritev2, [iov as usize, n as usize, 0]);
                 return kernel_write((file, before), fd, (h, at), (call, bytes_in(iov, n)?));
@@ -277,6 +289,7 @@ fn writev_at(fd: c_int, h: Handle, at: Res<At>, iov: *const iovec, n: c_int) -> 
         };
         match gather(fd, h, at, (iov, n)) {
             Ok(parts) => {
+                let Some(before) = before else { return Ok(append((fd, h), at, &parts)?.len) };
                 if let Some(n) = merge::write(fd, before, (h, at), &parts)? {
                     return Ok(n);
                 }
@@ -333,8 +346,8 @@ fn writev_with(fd: c_int, h: Handle, (off, flags): (off_t, c_int), iov: *const i
         let kept = flags & (libc::RWF_DSYNC | libc::RWF_SYNC);
         let call = (libc::SYS_pwritev2, [iov as usize, n as usize, kept as usize]);
         let before = match way(fd, || to_end || appends(fd))? {
-            Way::Device(before) => before,
-            Way::Append => return kernel_append(fd, h, said == At::Current, call),
+            Way::Device(before) => Some(before),
+            Way::Append => None,
             Way::Kernel(file, before) => {
                 return kernel_write((file, before), fd, (h, at), (call, bytes_in(iov, n)?));
             }
@@ -343,8 +356,13 @@ fn writev_with(fd: c_int, h: Handle, (off, flags): (off_t, c_int), iov: *const i
             libc::EFAULT => nothing_to_write(h, at, code),
             code => code,
         })?;
-        let done = device::on(|d| d.write(h, at, &parts[..]))?;
-        let len = written((fd, h), before, done, &parts);
+        let (done, len) = match before {
+            None => append((fd, h), at, &parts).map(|done| (done, done.len))?,
+            Some(before) => {
+                let done = device::on(|d| d.write(h, at, &parts[..]))?;
+                (done, written((fd, h), before, done, &parts))
+            }
+        };
         if at == At::End && off == -1 {
             let end = done.offset as i64 + len as i64;
             device::on(|d| d.seek(h, Whence::Set, end))?;

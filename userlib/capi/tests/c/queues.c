@@ -169,6 +169,10 @@ static void names_and_attributes(void) {
     while (weldfs_queue_in_flight(queue) > 0) GIVES(0, weldfs_queue_reap(queue, &done, 1, 100));
     CHECK(memcmp(&st, &before, sizeof st) == 0);
     GIVES(-EINVAL, weldfs_submit_stat_path(queue, "/made", NULL, &job));
+    weldfs_buf *buf;
+    GIVES(0, weldfs_buf_alloc(queue, sizeof st, &buf));
+    GIVES(-EINVAL, weldfs_submit_stat_path(queue, "/made", weldfs_buf_data(buf), &job));
+    weldfs_buf_free(buf);
     GIVES(-EINVAL, weldfs_submit_fstat(queue, NULL, &st, &job));
     GIVES(-EINVAL, weldfs_submit_mkdir(queue, NULL, 0, &job));
     GIVES(0, weldfs_queue_in_flight(queue));

@@ -1,12 +1,13 @@
 """Programs that write to a file by calls while another one maps and unmaps it, and changes other bytes of the same
-pages: none of their bytes is lost. `beside.py FOLDER ROUNDS`."""
+pages: none of their bytes is lost. `beside.py FOLDER ROUNDS [churn]`; churn: appends, too, beside a mapping that
+begins and ends all the time."""
 
 import mmap
 import os
 import sys
 import threading
 
-folder, rounds = sys.argv[1], int(sys.argv[2])
+folder, rounds, churn = sys.argv[1], int(sys.argv[2]), sys.argv[3:] == ["churn"]
 PAGES = 4
 
 
@@ -101,11 +102,14 @@ def appended(round):
         mapped[times % 64] = times % 256
 
     ways = [("write", "flag"), ("vector", "write")][round % 2]
-    found = while_mapped("end%d" % round, bytes(64), change, [append(ord("a") + n, how) for n, how in enumerate(ways)])
+    writers = [append(ord("a") + n, how) for n, how in enumerate(ways)]
+    found = while_mapped("end%d" % round, bytes(64), change, writers, whole=not churn)
     lines = found[64:].split(b"\n")
     for mark in b"ab":
         mine = [line for line in lines if line[:1] == b"%c" % mark]
-        assert mine == [b"%c%06d" % (mark, n) for n in range(each)], ("appended", round, len(mine), found[64:200])
+        lost = sorted({b"%c%06d" % (mark, n) for n in range(each)} - set(mine))
+        holes = [(at, found[at - 8 : at + 16]) for at in range(64, len(found), 8) if b"\0" in found[at : at + 8]]
+        assert mine == [b"%c%06d" % (mark, n) for n in range(each)], ("appended", ways, len(found), lost, holes)
     assert len(found) == 64 + 2 * each * 8, len(found)
 
 
