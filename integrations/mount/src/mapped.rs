@@ -4,7 +4,8 @@
 //! finds another one it drops the file's pages, to read them anew; if that meets a write(2) that is on its way here,
 //! the page is read as it was before, stays so, and written back undoes the write. The programs of the run change such
 //! a file through the kernel, so there is nothing to be found out. For the same reason it is not told that a file has
-//! become longer than it made it: an append is the device's first, and then the kernel's (`hooks::rw::append` of the preload library).
+//! become longer than it made it: an append is the device's first, and then the kernel's (`hooks::rw::append` of the
+//! preload library).
 //!
 //! **A first mapping begins in two steps.** The kernel drops what it had of the file when it has opened it, and finds
 //! the time of modification that it is told from now on, after the file is listed; either can meet a write that goes

@@ -50,9 +50,9 @@ impl Tell for Ran {
 
 /// Submits weldfs_program_run, as all or nothing and where the device thinks best: result 0, value that of the outcome.
 /// `operands` and what they point to are the command's until it completes or is forgotten, and so is `outcome`, unless
-/// NULL; they are filled when the completion is delivered (with zeros where the device died: -EIO). None of them may lie
-/// in a weldfs_buf. The program is the caller's at once. Its ranges and steps must fit one piece of the queue's pool,
-/// else -ENOMEM.
+/// NULL; they are filled when the completion is delivered (with zeros where the device died: -EIO). None of them may
+/// lie in a weldfs_buf. The program is the caller's at once. Its ranges and steps must fit one piece of the queue's
+/// pool, else -ENOMEM.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_submit_program(
     queue: Option<&weldfs_queue>,

@@ -129,8 +129,8 @@ impl Fs {
         // which another session's append may come.
         let appends = flags as i32 & libc::O_APPEND != 0;
         let past = if is_virtual || appends { fopen::DIRECT_IO } else { 0 };
-        // A first mapping begins with nothing: whoever opened the file in the state that it still is in may not have come
-        // to dropping what was there before.
+        // A first mapping begins with nothing: another open of the file, in the state that it still is in, may not have
+        // come to dropping what was there before.
         let kept = mapped || (past == 0 && !first && (unchanged || !self.keeping.attributes.is_zero()));
         let open_flags = past | if kept { fopen::KEEP_CACHE } else { 0 };
         wire::OpenOut { fh, open_flags, backing_id: 0 }
