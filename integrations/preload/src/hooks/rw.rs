@@ -74,8 +74,8 @@ fn kernel_write((file, before): (c_int, u64), fd: c_int, (h, at): (Handle, At), 
 }
 
 /// An append to a mapped file: the device's, which finds the end that is the end for all, and then the kernel's, while
-/// no mapping of it begins. (Past its pages the kernel could read the last one anew just before the device has the bytes;
-/// and where it takes the end to be is not where a program's append is that did not know of the mapping.)
+/// no mapping of it begins. (Past its pages the kernel could read the last one anew just before the device has the
+/// bytes; and an append of a program that did not know of the mapping is not where the kernel takes the end to be.)
 #[cold]
 fn append((fd, h): (c_int, Handle), at: At, parts: &[IoSlice<'_>]) -> Res<Written> {
     let go = |file| {
