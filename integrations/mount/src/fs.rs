@@ -217,20 +217,6 @@ impl Fs {
         self.keeping.entry(node, &self.told(stat))
     }
 
-    /// What the kernel has made of a file goes as far as this.
-    pub fn reaches(&self, node: u64, off: u64, len: u64) {
-        self.now_ends(node, off.saturating_add(len), false);
-    }
-
-    /// The same where it (`cut`) says how long the file is.
-    pub fn now_ends(&self, node: u64, end: u64, cut: bool) {
-        let Some(handing) = &self.handing else { return };
-        let identity = self.nodes.lock().identity(node);
-        if let Some((identity, _)) = identity {
-            handing.listing().reaches(identity.ino, end, cut);
-        }
-    }
-
     /// Attributes as the kernel is told them.
     pub fn told(&self, stat: &StatBody) -> StatBody {
         self.handing.as_ref().map_or(*stat, |handing| handing.listing().told(stat))

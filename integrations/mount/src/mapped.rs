@@ -3,9 +3,7 @@
 //! As long as a file is mapped, the kernel is told the time of modification that it knew when that began. Where it
 //! finds another one it drops the file's pages, to read them anew; if that meets a write(2) that is on its way here,
 //! the page is read as it was before, stays so, and written back undoes the write. The programs of the run change such
-//! a file through the kernel, so there is nothing to be found out. For the same reason it is not told that a file has
-//! become longer than it made it: an append is the device's first, and then the kernel's (`hooks::rw::append` of the
-//! preload library).
+//! a file through the kernel, so there is nothing to be found out.
 //!
 //! **A first mapping begins in two steps.** The kernel drops what it had of the file when it has opened it, and finds
 //! the time of modification that it is told from now on, after the file is listed; either can meet a write that goes
@@ -14,8 +12,7 @@
 //!
 //! **Writes that met one.** A program that finds another number after its write than before it, or found the file about
 //! to be mapped, writes once more (`promote::once_more` of the preload library), by an open file that *holds off*
-//! mappings: as long as it is open, no first mapping of the file begins. Appends to a mapped file are made while such a
-//! file is open.
+//! mappings: as long as it is open, no first mapping of the file begins.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,9 +29,6 @@ const AT_MOST: Duration = Duration::from_secs(1);
 struct Mapped {
     mappings: u32,
     mtime: WireTime,
-    /// How far the file goes as the kernel knows, from when its first mapping begins: what the kernel itself has made
-    /// longer counts. Before that, no end.
-    size: u64,
     /// Since when its first mapping has been about to begin, as long as that is open.
     begins: Option<Instant>,
     /// Whether one has begun.
@@ -85,7 +79,6 @@ impl Listing {
         let file = state.files.entry(ino).or_insert_with(|| Mapped {
             mappings: 0,
             mtime,
-            size: u64::MAX,
             begins: Some(Instant::now()),
             begun: false,
         });
@@ -110,17 +103,10 @@ impl Listing {
         self.state.lock().files.contains_key(&ino)
     }
 
-    /// The kernel has written to a file up to there, or (`cut`) made it so long.
-    pub fn reaches(&self, ino: u64, end: u64, cut: bool) {
-        if let Some(file) = self.state.lock().files.get_mut(&ino) {
-            file.size = if cut && file.begun { end } else { file.size.max(end) };
-        }
-    }
-
     /// A file's attributes as the kernel is told them.
     pub fn told(&self, stat: &StatBody) -> StatBody {
         match self.state.lock().files.get(&stat.ino) {
-            Some(file) => StatBody { mtime: file.mtime, size: stat.size.min(file.size), ..*stat },
+            Some(file) => StatBody { mtime: file.mtime, ..*stat },
             None => *stat,
         }
     }
@@ -135,17 +121,14 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// The kernel has dropped what it had of the file, and was told its time: the mapping may begin. `size` looks how
-    /// long the file is: what the kernel has written by then counts, and no more than that is missed.
-    pub fn begin(&self, size: impl FnOnce() -> Result<u64, Errno>) -> Result<(), Errno> {
+    /// The kernel has dropped what it had of the file, and was told its time: the mapping may begin.
+    pub fn begin(&self) {
         let mut state = self.state.lock();
         // Of another one, too, that took too long.
         if let Some(file) = state.files.get_mut(&self.ino).filter(|file| !file.begun) {
-            file.size = size()?;
             (file.begins, file.begun) = (None, true);
             state.registry.begin(self.ino);
         }
-        Ok(())
     }
 }
 
@@ -195,19 +178,12 @@ mod tests {
         let at = |sec| StatBody { ino: 7, size: sec as u64, mtime: WireTime::new(sec, 0), ..StatBody::default() };
         assert!(!listing.lists(7) && listing.told(&at(5)) == at(5));
         let first = listing.list(7, at(3).mtime).unwrap();
-        assert_eq!(listing.told(&at(5)).size, 5, "it has not begun");
-        first.begin(|| Ok(3)).unwrap();
+        first.begin();
         let second = listing.list(7, at(4).mtime).unwrap();
         assert!(first.first && !second.first && listing.lists(7));
         drop(first);
         let told = listing.told(&at(5));
-        assert_eq!((told.mtime, told.size), (at(3).mtime, 3), "that it is longer is not told");
-        listing.reaches(7, 4, false);
-        listing.reaches(7, 2, false);
-        assert_eq!((listing.told(&at(5)).size, listing.told(&at(2)).size), (4, 2), "that it is shorter is");
-        listing.reaches(7, 1, true);
-        assert_eq!(listing.told(&at(5)).size, 1);
-        listing.reaches(9, 9, false);
+        assert_eq!((told.mtime, told.size), (at(3).mtime, 5), "its size is told");
         assert_eq!(listing.told(&StatBody { ino: 8, ..at(5) }).mtime, at(5).mtime);
         drop(second);
         assert!(!listing.lists(7) && listing.told(&at(5)) == at(5));
@@ -223,12 +199,12 @@ mod tests {
         assert_eq!(listing.list(7, mtime).err(), Some(Errno::AGAIN));
         let other = listing.list(8, mtime).unwrap();
         let before = view.stamp();
-        first.begin(|| Ok(3)).unwrap();
+        first.begin();
         let begun = view.stamp();
         assert_ne!(before, begun, "a write that met its beginning is made once more");
-        first.begin(|| Ok(3)).unwrap();
+        first.begin();
         let second = listing.list(7, mtime).unwrap();
-        second.begin(|| Ok(3)).unwrap();
+        second.begin();
         assert_eq!(view.stamp(), begun, "the second one changes nothing");
         assert!(!view.look(|| Ok::<_, ()>(7)).unwrap().begins && view.look(|| Ok::<_, ()>(8)).unwrap().begins);
         drop((first, second, other));
@@ -238,7 +214,7 @@ mod tests {
         listing.state.lock().files.get_mut(&7).unwrap().begins = Instant::now().checked_sub(AT_MOST);
         let waited = listing.list(7, mtime).unwrap();
         let before = view.stamp();
-        waited.begin(|| Ok(3)).unwrap();
+        waited.begin();
         assert_ne!(view.stamp(), before, "what met the stopped one is made once more, too");
         drop(stopped);
         assert!(listing.lists(7) && listing.list(7, mtime).is_ok());
@@ -248,7 +224,7 @@ mod tests {
         listing.state.lock().files.get_mut(&7).unwrap().begins = Instant::now().checked_sub(AT_MOST);
         let waited = listing.list(7, mtime).unwrap();
         drop(stopped);
-        waited.begin(|| Ok(3)).unwrap();
+        waited.begin();
         assert!(!view.look(|| Ok::<_, ()>(7)).unwrap().begins);
         drop(waited);
         assert!(!listing.lists(7));
@@ -263,7 +239,7 @@ mod tests {
         assert_eq!(listing.list(7, mtime).err(), Some(Errno::AGAIN));
         let other = listing.list(8, mtime).unwrap();
         assert_eq!(listing.hold_off(8).err(), Some(Errno::AGAIN), "it is about to begin");
-        other.begin(|| Ok(3)).unwrap();
+        other.begin();
         let held = listing.hold_off(8).unwrap();
         drop(listing.list(8, mtime).unwrap());
         drop(two);

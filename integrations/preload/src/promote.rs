@@ -272,6 +272,12 @@ pub fn write(h: Handle, at: At, n: usize, go: impl FnOnce(u64) -> Res<usize>) ->
     go(to)
 }
 
+/// The kernel's size of a file is what it saw last: it looks again.
+pub fn refresh(file: c_int) {
+    let mut st: libc::stat = crate::abi::zeroed();
+    let _ = sys::checked(libc::SYS_fstat, [file as usize, &raw mut st as usize, 0, 0, 0, 0]);
+}
+
 /// What is written to a mapping reaches the device, where the file is mapped.
 pub fn write_back(fd: c_int) -> Res<()> {
     let Some(file) = mapped(fd)? else { return Ok(()) };

@@ -83,9 +83,6 @@ impl Fs {
                 done?;
             }
         }
-        if changes(&set).0.contains(SetAttrMask::SIZE) {
-            self.now_ends(node, set.size, true);
-        }
         let stat = self.stat(session, node)?;
         let mut told = self.attributes(&stat);
         let mapped = self.handing.as_ref().is_some_and(|handing| handing.listing().lists(stat.ino));

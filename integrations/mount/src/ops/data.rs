@@ -39,7 +39,6 @@ impl Fs {
         #[cfg(debug_assertions)]
         linger();
         let written = file.session.raw().write(file.handle, at, data)?;
-        self.reaches(file.node, written.offset, written.len as u64);
         if file.is_virtual {
             file.unended.store(true, Ordering::Relaxed);
         }
@@ -98,9 +97,6 @@ impl Fs {
             _ => return Err(Errno::OPNOTSUPP),
         };
         file.session.raw().fallocate(file.handle, mode, alloc.offset, alloc.length)?;
-        if matches!(mode, FallocMode::Reserve | FallocMode::Zero) {
-            self.reaches(file.node, alloc.offset, alloc.length);
-        }
         Ok(Said::Now)
     }
 
@@ -118,7 +114,6 @@ impl Fs {
         let len = copy.len.min(u64::from(u32::MAX) & !0xfff);
         let raw = from.session.raw();
         let copied = raw.copy_range(from.handle, copy.off_in, len, to.handle, At::Offset(copy.off_out))?;
-        self.reaches(to.node, copy.off_out, copied);
         out.put(&wire::WriteOut { size: copied as u32, padding: 0 })
     }
 }

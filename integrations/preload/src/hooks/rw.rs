@@ -41,8 +41,8 @@ fn appends(fd: c_int) -> bool {
 enum Way {
     /// With the registry's stamp from before the file was found mapped; 0: it is about to be.
     Kernel(c_int, u64),
-    /// To the end of a mapped file (`append`).
-    Append,
+    /// To the end of a mapped file.
+    Append(c_int),
     /// With the registry's stamp as of which the file is not mapped.
     Device(u64),
 }
@@ -53,7 +53,7 @@ fn way(fd: c_int, appends: impl FnOnce() -> bool) -> Res<Way> {
     let before = registry::stamp();
     Ok(match promote::found(fd)? {
         None => Way::Device(before),
-        Some(_) if appends() => Way::Append,
+        Some((file, _)) if appends() => Way::Append(file),
         Some((file, begins)) => Way::Kernel(file, if begins { 0 } else { before }),
     })
 }
@@ -73,31 +73,14 @@ fn kernel_write((file, before): (c_int, u64), fd: c_int, (h, at): (Handle, At), 
     })
 }
 
-/// An append to a mapped file: the device's, which finds the end that is the end for all, and then the kernel's, while
-/// no mapping of it begins. (Past its pages the kernel could read the last one anew just before the device has the
-/// bytes; and an append of a program that did not know of the mapping is not where the kernel takes the end to be.)
+/// An append to a mapped file. `moves`: the offset goes to the end.
 #[cold]
-fn append((fd, h): (c_int, Handle), at: At, parts: &[IoSlice<'_>]) -> Res<Written> {
-    let go = |file| {
-        let done = device::on(|d| d.write(h, at, parts))?;
-        // Twice: what the kernel was just writing back of the page may be from before, and come after the first.
-        let settled = |file: c_int| {
-            let args = [file as usize, 0, 0, libc::SYNC_FILE_RANGE_WAIT_BEFORE as usize, 0, 0];
-            sys::checked(libc::SYS_sync_file_range, args)
-        };
-        let told = again(file, done, parts).and_then(|()| settled(file)).and_then(|_| again(file, done, parts));
-        if told.is_err() {
-            report::warn(&["what was appended to a file that a program has mapped may be lost to that program"]);
-        }
-        Ok(Ok(done))
-    };
-    let carried_out = promote::while_held(fd, h, |file| go(file).or_else(|code: c_int| Ok(Err(code))));
-    carried_out.map_err(|code| match code {
-        libc::EAGAIN | libc::ENODEV => {
-            report::refuse(libc::EIO, "an append to a file whose mappings begin all the time, or without its mount")
-        }
-        code => code,
-    })?
+fn kernel_append(file: c_int, h: Handle, moves: bool, call: Call) -> Res<usize> {
+    let done = at_offset(file, call, 0)?;
+    if done > 0 && moves {
+        device::on(|d| d.seek(h, Whence::End, 0))?;
+    }
+    Ok(done)
 }
 
 /// What the device has written, to the kernel's file.
@@ -187,18 +170,20 @@ fn write_at(fd: c_int, h: Handle, at: Res<At>, buf: *const c_void, n: usize) -> 
             let call = (libc::SYS_pwrite64, [buf as usize, n, 0]);
             kernel_write((file, before), fd, (h, at), (call, n.min(CALL_MAX)))
         }
-        Way::Append => write_device(fd, None, (h, at), buf, n),
-        Way::Device(before) => write_device(fd, Some(before), (h, at), buf, n),
+        Way::Append(file) => {
+            let call = (libc::SYS_pwrite64, [buf as usize, n, 0]);
+            kernel_append(file, h, at == At::Current, call)
+        }
+        Way::Device(before) => write_device(fd, before, (h, at), buf, n),
     }))
 }
 
 #[inline]
-fn write_device(fd: c_int, before: Option<u64>, (h, at): (Handle, At), buf: *const c_void, n: usize) -> Res<usize> {
+fn write_device(fd: c_int, before: u64, (h, at): (Handle, At), buf: *const c_void, n: usize) -> Res<usize> {
     match abi::bytes(buf, n.min(CALL_MAX)) {
         Ok(_) if !memory::is_range(buf, n) => Err(nothing_to_write(h, at, libc::EFAULT)),
         Ok(bytes) => {
             let bytes = &bytes[..limit::writable(h, at, super::flags_of(fd), bytes.len())?];
-            let Some(before) = before else { return Ok(append((fd, h), at, &[IoSlice::new(bytes)])?.len) };
             if let Some(n) = merge::write(fd, before, (h, at), &[IoSlice::new(bytes)])? {
                 return Ok(n);
             }
@@ -280,8 +265,11 @@ fn writev_at(fd: c_int, h: Handle, at: Res<At>, iov: *const iovec, n: c_int) -> 
     let go = || -> Res<usize> {
         let at = at?;
         let before = match way(fd, || appends(fd))? {
-            Way::Device(before) => Some(before),
-            Way::Append => None,
+            Way::Device(before) => before,
+            Way::Append(file) => {
+                let call = (libc::SYS_pwritev2, [iov as usize, n as usize, 0]);
+                return kernel_append(file, h, at == At::Current, call);
+            }
             Way::Kernel(file, before) => {
                 let call = (libc::SYS_pwritev2, [iov as usize, n as usize, 0]);
                 return kernel_write((file, before), fd, (h, at), (call, bytes_in(iov, n)?));
@@ -289,7 +277,6 @@ fn writev_at(fd: c_int, h: Handle, at: Res<At>, iov: *const iovec, n: c_int) -> 
         };
         match gather(fd, h, at, (iov, n)) {
             Ok(parts) => {
-                let Some(before) = before else { return Ok(append((fd, h), at, &parts)?.len) };
                 if let Some(n) = merge::write(fd, before, (h, at), &parts)? {
                     return Ok(n);
                 }
@@ -346,8 +333,14 @@ fn writev_with(fd: c_int, h: Handle, (off, flags): (off_t, c_int), iov: *const i
         let kept = flags & (libc::RWF_DSYNC | libc::RWF_SYNC);
         let call = (libc::SYS_pwritev2, [iov as usize, n as usize, kept as usize]);
         let before = match way(fd, || to_end || appends(fd))? {
-            Way::Device(before) => Some(before),
-            Way::Append => None,
+            Way::Device(before) => before,
+            Way::Append(file) => {
+                // The end is the one that the kernel knows.
+                promote::refresh(file);
+                let [at, n, kept] = call.1;
+                let call = (call.0, [at, n, kept | (flags & libc::RWF_APPEND) as usize]);
+                return kernel_append(file, h, said == At::Current, call);
+            }
             Way::Kernel(file, before) => {
                 return kernel_write((file, before), fd, (h, at), (call, bytes_in(iov, n)?));
             }
@@ -356,13 +349,8 @@ fn writev_with(fd: c_int, h: Handle, (off, flags): (off_t, c_int), iov: *const i
             libc::EFAULT => nothing_to_write(h, at, code),
             code => code,
         })?;
-        let (done, len) = match before {
-            None => append((fd, h), at, &parts).map(|done| (done, done.len))?,
-            Some(before) => {
-                let done = device::on(|d| d.write(h, at, &parts[..]))?;
-                (done, written((fd, h), before, done, &parts))
-            }
-        };
+        let done = device::on(|d| d.write(h, at, &parts[..]))?;
+        let len = written((fd, h), before, done, &parts);
         if at == At::End && off == -1 {
             let end = done.offset as i64 + len as i64;
             device::on(|d| d.seek(h, Whence::Set, end))?;

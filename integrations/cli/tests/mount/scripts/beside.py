@@ -1,13 +1,12 @@
 """Programs that write to a file by calls while another one maps and unmaps it, and changes other bytes of the same
-pages: none of their bytes is lost. `beside.py FOLDER ROUNDS [churn]`; churn: appends, too, beside a mapping that
-begins and ends all the time."""
+pages: none of their bytes is lost. `beside.py FOLDER ROUNDS`."""
 
 import mmap
 import os
 import sys
 import threading
 
-folder, rounds, churn = sys.argv[1], int(sys.argv[2]), sys.argv[3:] == ["churn"]
+folder, rounds = sys.argv[1], int(sys.argv[2])
 PAGES = 4
 
 
@@ -81,38 +80,6 @@ def in_place(round):
     assert not lost, ("in place", round, len(lost), lost[:5])
 
 
-def appended(round):
-    """Two writers append, in each way there is; the mapping changes the head, in the page where the file ends."""
-    each = 200
-
-    def append(mark, how):
-        def go(path):
-            file = os.open(path, os.O_WRONLY | (os.O_APPEND if how != "flag" else 0))
-            for n in range(each):
-                line = b"%c%06d\n" % (mark, n)
-                if how == "write":
-                    os.write(file, line)
-                elif how == "vector":
-                    os.writev(file, [line[:3], line[3:]])
-                else:
-                    os.pwritev(file, [line], 0, os.RWF_APPEND)
-        return go
-
-    def change(mapped, times):
-        mapped[times % 64] = times % 256
-
-    ways = [("write", "flag"), ("vector", "write")][round % 2]
-    writers = [append(ord("a") + n, how) for n, how in enumerate(ways)]
-    found = while_mapped("end%d" % round, bytes(64), change, writers, whole=not churn)
-    lines = found[64:].split(b"\n")
-    for mark in b"ab":
-        mine = [line for line in lines if line[:1] == b"%c" % mark]
-        lost = sorted({b"%c%06d" % (mark, n) for n in range(each)} - set(mine))
-        holes = [(at, found[at - 8 : at + 16]) for at in range(64, len(found), 8) if b"\0" in found[at : at + 8]]
-        assert mine == [b"%c%06d" % (mark, n) for n in range(each)], ("appended", ways, len(found), lost, holes)
-    assert len(found) == 64 + 2 * each * 8, len(found)
-
-
 def both(round):
     """One writes in place and one appends, to a file that stays mapped; the mapping changes other bytes."""
     size = 4096
@@ -139,6 +106,5 @@ def both(round):
 
 for round in range(rounds):
     in_place(round)
-    appended(round)
     both(round)
 print("none is lost")
