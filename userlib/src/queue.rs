@@ -277,13 +277,19 @@ impl Queue {
             }
             self.sq.push(&sqe).map_err(|_| Errno::AGAIN)?;
         }
+        self.next = sequence + 1;
+        Ok(self.flies(sequence))
+    }
+
+    /// Notes a command that is on its way, and not published.
+    #[inline]
+    fn flies(&mut self, sequence: u64) -> Ticket {
         let at = self.slot_of(sequence);
         self.slots[at] = Slot::Flying(sequence);
-        self.next = sequence + 1;
         self.flying += 1;
         self.taken += 1;
         self.unflushed = true;
-        Ok(Ticket(sequence))
+        Ticket(sequence)
     }
 
     /// Makes submitted commands visible to the device, and wakes it if it sleeps (one system call then). Where the
@@ -447,10 +453,38 @@ impl Queue {
 
     /// Submits one command, flushes and waits for it: what every synchronous call does. EBUSY in a signal handler that
     /// interrupted its thread while that ran an embedded device: nothing was submitted.
+    #[inline]
     pub fn execute(&mut self, command: &Command) -> Result<Cqe, Errno> {
         if self.inline && self.peer.is_inside() {
             return Err(Errno::BUSY);
         }
+        if self.past_ring && self.taken == 0 && !self.dead && self.is_ours() {
+            return self.execute_alone(command);
+        }
+        self.execute_in_ring(command)
+    }
+
+    /// With nothing in flight beside it, where commands run on the calling thread: past the ring, with no slot taken
+    /// for it, unless the device has it put into the ring.
+    fn execute_alone(&mut self, command: &Command) -> Result<Cqe, Errno> {
+        let sequence = self.next;
+        let entry = Sqe { sequence, ..command.encode() };
+        self.next = sequence + 1;
+        match self.peer.call_here(self.index, &entry) {
+            Some(cqe) if cqe.sequence == sequence => Ok(cqe),
+            None if self.sq.push(&entry).is_ok() => {
+                let ticket = self.flies(sequence);
+                self.wait(ticket)
+            }
+            // It answered another command; or a ring from which all was answered has no room.
+            _ => {
+                self.dead = true;
+                Err(Errno::IO)
+            }
+        }
+    }
+
+    fn execute_in_ring(&mut self, command: &Command) -> Result<Cqe, Errno> {
         let ticket = loop {
             match self.submit(command) {
                 Err(Errno::AGAIN) if self.flying > 0 => {

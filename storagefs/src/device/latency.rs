@@ -64,8 +64,14 @@ impl Histogram {
     /// Counts one value; never from two threads at once.
     #[inline]
     pub fn record(&self, ns: u64) {
+        self.record_in(bucket(ns), ns);
+    }
+
+    /// The same of a value whose bucket is known.
+    #[inline]
+    fn record_in(&self, bucket: usize, ns: u64) {
         let add = |to: &AtomicU64, n: u64| to.store(to.load(Relaxed).wrapping_add(n), Relaxed);
-        add(&self.buckets[bucket(ns)], 1);
+        add(&self.buckets[bucket], 1);
         add(&self.sum, ns);
         if ns > self.max.load(Relaxed) {
             self.max.store(ns, Relaxed);
@@ -234,8 +240,14 @@ impl Latency {
     /// there to its completion.
     #[inline]
     pub fn record(&self, queue_ns: u64, service_ns: u64) {
+        let at = bucket(service_ns);
+        self.service.record_in(at, service_ns);
+        if queue_ns == 0 {
+            // It began where it was seen.
+            self.queue.record_in(0, 0);
+            return self.total.record_in(at, service_ns);
+        }
         self.queue.record(queue_ns);
-        self.service.record(service_ns);
         self.total.record(queue_ns.saturating_add(service_ns));
     }
 
