@@ -78,6 +78,8 @@ pub use socket::{FD_HIGH, SocketConnector};
 pub use txn::{ItemFault, Transaction};
 pub use virt::{VirtFile, VirtFound, VirtList};
 pub use watched::{Kept, Watched};
+/// The operations that [`Raw::fused`] and [`AsyncQueue::fused`] run, with their operands and what they answer.
+pub use weldfs_ciscops::catalogue as template;
 pub use weldfs_ciscops::flags::SetAttrMask;
 pub use weldfs_ciscops::flags::{
     AccessMask, ChecksumKind, FallocMode, LockKind, LockSpace, OpenFlags, RenameFlags, Whence, XattrFlags,

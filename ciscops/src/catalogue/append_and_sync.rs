@@ -17,6 +17,9 @@ pub struct AppendAndSync {
 }
 
 impl Template for AppendAndSync {
+    /// Where it went in the file, bytes.
+    type Answer = u64;
+
     fn body(&self) -> Result<Body, Fault> {
         let mut b = Builder::new();
         let file = b.take(self.h, Access::WRITE);
@@ -25,5 +28,9 @@ impl Template for AppendAndSync {
         b.push(Micro::Sync);
         b.results(Some(at), None);
         b.finish()
+    }
+
+    fn answer((offset, _): (u64, u64)) -> Self::Answer {
+        offset
     }
 }

@@ -32,8 +32,15 @@ pub struct AppendChecksum {
 }
 
 impl Template for AppendChecksum {
+    /// Where the record begins in the file, bytes, and its checksum.
+    type Answer = (u64, u32);
+
     fn body(&self) -> Result<Body, Fault> {
         record(self.h, Place::End, self.len, self.sum)
+    }
+
+    fn answer((offset, sum): (u64, u64)) -> Self::Answer {
+        (offset, sum as u32)
     }
 }
 

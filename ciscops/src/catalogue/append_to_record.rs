@@ -26,6 +26,9 @@ pub struct AppendToRecord {
 }
 
 impl Template for AppendToRecord {
+    /// Its length before and after, bytes.
+    type Answer = (u64, u64);
+
     fn body(&self) -> Result<Body, Fault> {
         let length = int(self.order, self.width)?;
         let most = if self.width == 8 { u64::MAX } else { (1 << (8 * self.width)) - 1 };
@@ -62,5 +65,9 @@ impl Template for AppendToRecord {
         b.push(Micro::Write { file, place, from, fold: None, at: None });
         b.results(Some(before), Some(after));
         b.finish()
+    }
+
+    fn answer(results: (u64, u64)) -> Self::Answer {
+        results
     }
 }

@@ -26,6 +26,9 @@ pub struct AtomicReplace<'a> {
 }
 
 impl Template for AtomicReplace<'_> {
+    /// Nothing.
+    type Answer = ();
+
     fn body(&self) -> Result<Body, Fault> {
         let mut b = Builder::new();
         let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
@@ -38,4 +41,6 @@ impl Template for AtomicReplace<'_> {
         b.push(Micro::Sync);
         b.finish()
     }
+
+    fn answer(_: (u64, u64)) {}
 }

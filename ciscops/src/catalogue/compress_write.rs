@@ -27,6 +27,9 @@ pub struct CompressWrite {
 }
 
 impl Template for CompressWrite {
+    /// Where the frame went in the file, and its length, bytes.
+    type Answer = (u64, u64);
+
     fn body(&self) -> Result<Body, Fault> {
         let place = place(self.at)?;
         let mut b = Builder::new();
@@ -41,5 +44,9 @@ impl Template for CompressWrite {
         let at = b.write(file, place, Bytes::Buffer(frame));
         b.results(Some(at), Some(len));
         b.finish()
+    }
+
+    fn answer(results: (u64, u64)) -> Self::Answer {
+        results
     }
 }

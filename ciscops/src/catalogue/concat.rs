@@ -23,6 +23,9 @@ pub struct Concat<'a> {
 }
 
 impl Template for Concat<'_> {
+    /// The length of the target before and after, bytes.
+    type Answer = (u64, u64);
+
     fn body(&self) -> Result<Body, Fault> {
         if self.from.is_empty() || self.from.len() > CONCAT_MAX {
             return Err(fault(Errno::INVAL, "1 to 4 files are appended at once"));
@@ -41,6 +44,10 @@ impl Template for Concat<'_> {
         b.push(Micro::Size { file: to, to: after });
         b.results(Some(before), Some(after));
         b.finish()
+    }
+
+    fn answer(results: (u64, u64)) -> Self::Answer {
+        results
     }
 }
 

@@ -23,6 +23,9 @@ pub struct CopyRange {
 }
 
 impl Template for CopyRange {
+    /// Bytes copied.
+    type Answer = u64;
+
     fn body(&self) -> Result<Body, Fault> {
         let place = place(self.at)?;
         let mut b = Builder::new();
@@ -33,5 +36,9 @@ impl Template for CopyRange {
         b.push(Micro::CopyRange { from, off, len, max: 0, to, place, count: Some(count) });
         b.results(Some(count), None);
         b.finish()
+    }
+
+    fn answer((first, _): (u64, u64)) -> Self::Answer {
+        first
     }
 }

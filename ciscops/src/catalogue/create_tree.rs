@@ -48,6 +48,9 @@ pub struct CreateTree<'a> {
 }
 
 impl Template for CreateTree<'_> {
+    /// Nothing.
+    type Answer = ();
+
     fn body(&self) -> Result<Body, Fault> {
         let (mut b, base) = (Builder::new(), self.base);
         // One after the other in one slot.
@@ -76,4 +79,6 @@ impl Template for CreateTree<'_> {
         }
         b.finish()
     }
+
+    fn answer(_: (u64, u64)) {}
 }

@@ -130,6 +130,9 @@ pub struct EncryptWrite {
 }
 
 impl Template for EncryptWrite {
+    /// Where it went in the file, bytes.
+    type Answer = u64;
+
     fn body(&self) -> Result<Body, Fault> {
         let (how, place) = self.cipher.encryption(self.at)?;
         if let Cipher::Units { unit, .. } = self.cipher
@@ -148,5 +151,9 @@ impl Template for EncryptWrite {
         let at = b.write(file, place, Bytes::Buffer(buf));
         b.results(Some(at), None);
         b.finish()
+    }
+
+    fn answer((first, _): (u64, u64)) -> Self::Answer {
+        first
     }
 }

@@ -29,6 +29,9 @@ pub struct LogRecover {
 }
 
 impl Template for LogRecover {
+    /// Whole records, and where the last of them ends, bytes.
+    type Answer = (u64, u64);
+
     fn body(&self) -> Result<Body, Fault> {
         let mut b = Builder::new();
         let file = b.take(self.h, Access::READ);
@@ -61,5 +64,9 @@ impl Template for LogRecover {
         }
         b.results(Some(count), Some(end));
         b.finish()
+    }
+
+    fn answer(results: (u64, u64)) -> Self::Answer {
+        results
     }
 }

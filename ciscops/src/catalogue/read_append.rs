@@ -31,6 +31,9 @@ pub struct ReadAppend {
 }
 
 impl Template for ReadAppend {
+    /// Bytes read, and where the payload went in the file, bytes.
+    type Answer = (u64, u64);
+
     fn body(&self) -> Result<Body, Fault> {
         let mut b = Builder::new();
         let file = b.take(self.h, Access::READ | Access::WRITE);
@@ -61,5 +64,9 @@ impl Template for ReadAppend {
         b.push(Micro::Write { file, place: Place::End, from, fold: None, at: Some(at) });
         b.results(Some(count), Some(at));
         b.finish()
+    }
+
+    fn answer(results: (u64, u64)) -> Self::Answer {
+        results
     }
 }

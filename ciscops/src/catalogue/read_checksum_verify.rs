@@ -37,6 +37,9 @@ pub struct VerifyChecksum {
 }
 
 impl Template for VerifyChecksum {
+    /// Bytes of payload, and their checksum.
+    type Answer = (u64, u32);
+
     fn body(&self) -> Result<Body, Fault> {
         let (payload_at, sum_at) = self.sum.places(self.offset, self.len)?;
         let mut b = Builder::new();
@@ -68,5 +71,9 @@ impl Template for VerifyChecksum {
         b.guard(Cond::Compare(Value::Reg(got), Relation::Eq, Value::Reg(stored)), Else::Fail(Errno::BADMSG));
         b.results(Some(count), Some(got));
         b.finish()
+    }
+
+    fn answer((len, sum): (u64, u64)) -> Self::Answer {
+        (len, sum as u32)
     }
 }

@@ -24,6 +24,9 @@ pub struct ReadDecompress {
 }
 
 impl Template for ReadDecompress {
+    /// Bytes of content.
+    type Answer = u64;
+
     fn body(&self) -> Result<Body, Fault> {
         let mut b = Builder::new();
         let file = b.take(self.h, Access::READ);
@@ -44,5 +47,9 @@ impl Template for ReadDecompress {
         b.push(Micro::Give { buf: plain, to, count: Some(count) });
         b.results(Some(count), None);
         b.finish()
+    }
+
+    fn answer((first, _): (u64, u64)) -> Self::Answer {
+        first
     }
 }

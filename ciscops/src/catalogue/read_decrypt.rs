@@ -25,11 +25,18 @@ pub struct ReadDecrypt {
 }
 
 impl Template for ReadDecrypt {
+    /// Bytes of plaintext.
+    type Answer = u64;
+
     fn body(&self) -> Result<Body, Fault> {
         match self.cipher {
             Cipher::Units { key, unit } => self.units(key, unit),
             Cipher::Record { key } => self.record(key),
         }
+    }
+
+    fn answer((first, _): (u64, u64)) -> Self::Answer {
+        first
     }
 }
 

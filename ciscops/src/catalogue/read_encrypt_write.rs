@@ -29,6 +29,9 @@ pub struct ReadEncryptWrite {
 }
 
 impl Template for ReadEncryptWrite {
+    /// Bytes read, and where they went in the file, bytes.
+    type Answer = (u64, u64);
+
     fn body(&self) -> Result<Body, Fault> {
         let (how, place) = self.cipher.encryption(self.at)?;
         let mut b = Builder::new();
@@ -42,5 +45,9 @@ impl Template for ReadEncryptWrite {
         let at = b.write(to, place, Bytes::Buffer(buf));
         b.results(Some(count), Some(at));
         b.finish()
+    }
+
+    fn answer(results: (u64, u64)) -> Self::Answer {
+        results
     }
 }

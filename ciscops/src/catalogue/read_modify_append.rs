@@ -29,6 +29,9 @@ pub struct ModifyAppend {
 }
 
 impl Template for ModifyAppend {
+    /// Where the new version went, and its length, bytes.
+    type Answer = (u64, u64);
+
     fn body(&self) -> Result<Body, Fault> {
         let mut b = Builder::new();
         let from = b.take(self.h, Access::READ);
@@ -50,5 +53,9 @@ impl Template for ModifyAppend {
         b.push(Micro::Write { file: to, place: Place::End, from, fold: None, at: Some(at) });
         b.results(Some(at), Some(count));
         b.finish()
+    }
+
+    fn answer(results: (u64, u64)) -> Self::Answer {
+        results
     }
 }

@@ -36,6 +36,9 @@ pub struct ModifyField {
 }
 
 impl Template for ModifyField {
+    /// Bytes that were there, and the number that the field held (of an addition).
+    type Answer = (u64, u64);
+
     fn body(&self) -> Result<Body, Fault> {
         let mut b = Builder::new();
         let file = b.take(self.h, Access::READ | Access::WRITE);
@@ -66,5 +69,9 @@ impl Template for ModifyField {
         b.push(program::Micro::Write { file, place, from, fold: None, at: None });
         b.results(Some(count), before);
         b.finish()
+    }
+
+    fn answer(results: (u64, u64)) -> Self::Answer {
+        results
     }
 }

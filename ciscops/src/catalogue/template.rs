@@ -6,11 +6,17 @@ use crate::{At, Errno};
 
 /// A fused op that travels as a program.
 pub trait Template {
+    /// What a completion says that went well.
+    type Answer;
+
     /// The expansion. Its pool ranges are in the order in which the template's page names them.
     ///
     /// # Errors
     /// What the verifier says of operands that are out of bounds.
     fn body(&self) -> Result<Body, Fault>;
+
+    /// The completion's two results, as what they are.
+    fn answer(results: (u64, u64)) -> Self::Answer;
 }
 
 /// Which side of a payload its checksum is on.

@@ -20,8 +20,15 @@ pub struct WriteChecksum {
 }
 
 impl Template for WriteChecksum {
+    /// Where the record begins in the file, bytes, and its checksum.
+    type Answer = (u64, u32);
+
     fn body(&self) -> Result<Body, Fault> {
         self.sum.places(self.offset, self.len)?;
         record(self.h, Place::At(Value::Imm(self.offset)), self.len, self.sum)
+    }
+
+    fn answer((offset, sum): (u64, u64)) -> Self::Answer {
+        (offset, sum as u32)
     }
 }

@@ -263,6 +263,25 @@ impl Body {
         self.program.gives_into(p)
     }
 
+    /// Bytes that the program put in a range when it ended well with these results: as many as one of them counts, else
+    /// all of the range, in which zeros are behind what was put there.
+    pub fn filled(&self, p: Pool, results: (u64, u64)) -> usize {
+        let (len, bytes_each) = (self.pool_len(p) as usize, size_of::<u64>());
+        let put = |m: &Micro| match *m {
+            Micro::Scan { offsets: Some(to), count, .. } if to == p => Some((count, bytes_each)),
+            _ => m.fills_in_part(p).map(|count| (count, 1)),
+        };
+        let counted = self.program.micros.iter().find_map(put).and_then(|(count, each)| Some((count?, each)));
+        let counts = |result: Option<Reg>| counted.filter(|(count, _)| result == Some(*count)).map(|(_, each)| each);
+        let [first, second] = self.program.results;
+        let filled = match (counts(first), counts(second)) {
+            (Some(each), _) => results.0.saturating_mul(each as u64),
+            (_, Some(each)) => results.1.saturating_mul(each as u64),
+            _ => len as u64,
+        };
+        usize::try_from(filled).map_or(len, |filled| filled.min(len))
+    }
+
     /// The bytes to submit when the ranges lie at `ranges`, in order.
     ///
     /// # Errors

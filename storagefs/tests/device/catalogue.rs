@@ -2,7 +2,8 @@
 //! bounds, in both byte orders; and the same on the caller's processor with the same result.
 
 use std::sync::Arc;
-use weldfs::catalogue::{FieldEdit, Order, ReadFrom, SumKind, SumPlace, Summing, TreeNode};
+use weldfs::catalogue::{FieldEdit, Operand, Order, ReadFrom, SumKind, SumPlace, Summing, TreeNode};
+use weldfs::template::{AppendAndSync, ReadAppend};
 use weldfs::{At, Client, Errno, File, Handle, OpenOptions, Placement, Raw, Room};
 use weldfs_ciscops::functions::checksum::Kind;
 use weldfs_kernel_shim::{Embedded, Source};
@@ -338,4 +339,30 @@ fn positioned_opens_have_their_own_ops() {
     assert_eq!(&room, b"\0\0mi");
     assert_eq!(client.open_read_close("/f", OpenFlags::READ, 9, &mut room).unwrap(), 2, "short at the end");
     assert_eq!(client.open_read_close("/f", OpenFlags::READ, 11, &mut room).unwrap(), 0);
+}
+
+#[test]
+fn an_operation_is_run_as_what_it_is_waited_for_or_not() {
+    let (_device, client) = device();
+    let file = open(&client, "/f");
+    let (raw, h) = (file.raw(), file.handle());
+    assert_eq!(raw.fused(&AppendAndSync { h, len: 4 }, &mut [Operand::In(b"abcd"[..].into())]), Ok(0));
+    let (op, mut room) = (ReadAppend { h, from: ReadFrom::Offset(1), read: 8, len: 2 }, [9; 8]);
+    let mut operands = [Operand::In(b"ef"[..].into()), Operand::Out(Room::Bytes(&mut room))];
+    assert_eq!(raw.fused(&op, &mut operands), Ok((3, 4)), "bytes read, and where the others went");
+    assert_eq!(room, *b"bcd\x09\x09\x09\x09\x09", "as many as a result counts");
+    let queue = client.async_queue(32, 256 << 10).unwrap();
+    let (pending, rooms) = queue.fused(&op, &[Some(b"gh"), None]).unwrap();
+    let ran = pending.wait().unwrap();
+    assert_eq!(ran.answer, (5, 6));
+    assert_eq!(rooms.bytes(&ran.completed, 1), b"bcdef\0\0\0");
+    // Refused at once, or by the device: the same as of any other call.
+    assert_eq!(raw.fused(&op, &mut [Operand::In(b"ef"[..].into())]), Err(Errno::INVAL), "a room is missing");
+    assert_eq!(queue.fused(&op, &[Some(b"gh"), Some(b"ghghghgh")]).err(), Some(Errno::INVAL), "a room is no input");
+    let odd = ReadAppend { read: (1 << 20) + 1, ..op };
+    assert_eq!(queue.fused(&odd, &[Some(b"gh"), None]).err(), Some(Errno::TOOBIG));
+    let only = read_only(&client, "/f");
+    let (pending, _) = queue.fused(&ReadAppend { h: only.handle(), ..op }, &[Some(b"gh"), None]).unwrap();
+    assert_eq!(pending.wait().err(), Some(Errno::BADF));
+    assert_eq!(client.read("/f").unwrap(), b"abcdefgh");
 }

@@ -6,6 +6,7 @@
 use super::{AsyncQueue, Completed, Input, On, Pending, Space};
 use crate::txn::{Transaction, one_program};
 use std::ops::Range;
+use weldfs_ciscops::catalogue::Template;
 use weldfs_ciscops::program::{Body, Pool};
 use weldfs_ciscops::{At, Durability, Errno, Handle, Op, PoolRange};
 
@@ -41,6 +42,20 @@ impl Rooms {
     }
 }
 
+/// What a fused operation answered.
+#[derive(Debug)]
+pub struct Ran<A> {
+    /// Its results, as what they are.
+    pub answer: A,
+    /// Its completion, with what it put in its ranges: [`Rooms::bytes`].
+    pub completed: Completed,
+}
+
+fn ran<T: Template>(completed: Completed) -> Result<Ran<T::Answer>, Errno> {
+    let completed = completed.ok()?;
+    Ok(Ran { answer: T::answer((completed.cqe.result, completed.cqe.result2)), completed })
+}
+
 fn done(completed: Completed) -> Result<(), Errno> {
     completed.ok().map(drop)
 }
@@ -68,6 +83,17 @@ impl AsyncQueue {
     /// the pool: ranges and body are one piece).
     pub fn program(&self, body: &Body, inputs: &[Option<&[u8]>]) -> Result<(Pending<Completed>, Rooms), Errno> {
         self.run(body, inputs, Ok)
+    }
+
+    /// [`crate::Raw::fused`]: an operation of the catalogue, as all or nothing and where the device thinks best.
+    /// `inputs` as of [`AsyncQueue::program`], and so are the errors at once, beside those of operands that make no
+    /// such operation.
+    pub fn fused<T: Template>(
+        &self,
+        op: &T,
+        inputs: &[Option<&[u8]>],
+    ) -> Result<(Pending<Ran<T::Answer>>, Rooms), Errno> {
+        self.run(&op.body()?, inputs, ran::<T>)
     }
 
     fn run<T>(

@@ -1,7 +1,7 @@
 //! Fields changed in place, records that grow, new versions appended to logs.
 
 use super::run::Operand;
-use super::sums::{fill, length, none, owned};
+use super::sums::{fill, length, owned};
 use super::{Order, ReadFrom};
 use crate::buf::{Payload, Room};
 use crate::raw::{Raw, Written};
@@ -123,7 +123,7 @@ impl Raw<'_> {
         }
         let change = FieldChange::Add(order, by);
         let template = ModifyField { h, offset, len: width, change, show: false };
-        let (_, before) = self.template(&template, &mut [], none)?.ok()?;
+        let (_, before) = self.fused(&template, &mut [])?;
         Ok(before)
     }
 
@@ -154,7 +154,7 @@ impl Raw<'_> {
             self.write(h, At::Offset(offset), &after[..width as usize])?;
             return Ok(before);
         }
-        let (before, _) = self.template(&template, &mut [Operand::In(data)], none)?.ok()?;
+        let (before, _) = self.fused(&template, &mut [Operand::In(data)])?;
         Ok(before)
     }
 
@@ -181,7 +181,7 @@ impl Raw<'_> {
             edit.apply(record.get_mut(field as usize..end).ok_or(Errno::RANGE)?)?;
             return Ok(self.write(to, At::End, &record)?.offset);
         }
-        let (at, _) = self.template(&template, &mut operands, none)?.ok()?;
+        let (at, _) = self.fused(&template, &mut operands)?;
         Ok(at)
     }
 
@@ -210,9 +210,8 @@ impl Raw<'_> {
         }
         let read = u32::try_from(room.len()).map_err(|_| Errno::TOOBIG)?;
         let template = ReadAppend { h, from, read, len: length(&data)? };
-        let count = |cqe: &Cqe| if cqe.status == 0 { cqe.result as usize } else { 0 };
         let mut operands = [Operand::In(data), Operand::Out(Room::Bytes(room))];
-        let (n, offset) = self.template(&template, &mut operands, count)?.ok()?;
+        let (n, offset) = self.fused(&template, &mut operands)?;
         Ok((n as usize, Written { len, offset }))
     }
 
@@ -225,7 +224,7 @@ impl Raw<'_> {
             return self.durability(Durability::Durable).write(h, At::End, data);
         }
         let template = AppendAndSync { h, len: length(&data)? };
-        let (offset, _) = self.template(&template, &mut [Operand::In(data)], none)?.ok()?;
+        let offset = self.fused(&template, &mut [Operand::In(data)])?;
         Ok(Written { len, offset })
     }
 }

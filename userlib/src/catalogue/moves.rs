@@ -1,7 +1,7 @@
 //! Whole files: copied, put together, replaced, made.
 
 use super::run::Operand;
-use super::sums::{length, none};
+use super::sums::length;
 use crate::buf::Payload;
 use crate::raw::Raw;
 use weldfs_ciscops::catalogue::{AtomicReplace, CONCAT_MAX, Concat, CopyRange, CreateTree, Node};
@@ -48,8 +48,8 @@ impl Raw<'_> {
             let moved = |at: u64| at.checked_add(done).ok_or(Errno::FBIG);
             let at = if let At::Offset(at) = at { At::Offset(moved(at)?) } else { at };
             let template = CopyRange { from, offset: moved(offset)?, len: piece, to, at };
-            let copied = match self.template(&template, &mut [], none)?.ok() {
-                Ok((copied, _)) => copied,
+            let copied = match self.fused(&template, &mut []) {
+                Ok(copied) => copied,
                 // What was copied before stays, and is said.
                 Err(_) if done > 0 => return Ok(done),
                 Err(e) => return Err(e),
@@ -65,7 +65,7 @@ impl Raw<'_> {
     /// [`CONCAT_MAX`] files at once (EINVAL), of at most 16 MiB together, each its equal share (E2BIG): all or nothing.
     pub fn concat(&self, from: &[Handle], to: Handle) -> Result<(u64, u64), Errno> {
         const _: () = assert!(CONCAT_MAX == 4);
-        self.template(&Concat { from, to }, &mut [], none)?.ok()
+        self.fused(&Concat { from, to }, &mut [])
     }
 
     /// Gives `path` new content, durably and as a whole: after a crash the old is there or the new, and nothing else.
@@ -82,7 +82,7 @@ impl Raw<'_> {
     ) -> Result<(), Errno> {
         let data = data.into();
         let template = AtomicReplace { base, path, temporary, mode: (mode & 0o7777) as u16, len: length(&data)? };
-        self.template(&template, &mut [Operand::In(data)], none)?.ok().map(drop)
+        self.fused(&template, &mut [Operand::In(data)])
     }
 
     /// Makes directories, files with content and symbolic links, in the order given: all or nothing. EEXIST when one
@@ -104,6 +104,6 @@ impl Raw<'_> {
                 }
             });
         }
-        self.template(&CreateTree { base, nodes: &made }, &mut operands, none)?.ok().map(drop)
+        self.fused(&CreateTree { base, nodes: &made }, &mut operands)
     }
 }

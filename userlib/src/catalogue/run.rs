@@ -66,6 +66,28 @@ impl Raw<'_> {
         }
     }
 
+    /// Runs an operation of the catalogue as one command: any of [`crate::template`], with what its page names as its
+    /// pool ranges, in order. Rooms are filled when it goes well. Errors: those of the operation; EINVAL for operands
+    /// that are others than its ranges, E2BIG for one above the payload limit.
+    ///
+    /// ```
+    /// # use weldfs::{Errno, File, Payload, catalogue::Operand, template::AppendAndSync};
+    /// # fn log(file: &File) -> Result<(), Errno> {
+    /// let line = b"one more line\n";
+    /// let op = AppendAndSync { h: file.handle(), len: line.len() as u32 };
+    /// let _offset = file.raw().fused(&op, &mut [Operand::In(Payload::from(&line[..]))])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fused<T: Template>(&self, op: &T, operands: &mut [Operand<'_>]) -> Result<T::Answer, Errno> {
+        let body = op.body()?;
+        let filled = |cqe: &Cqe, range: usize| match cqe.status {
+            0 => body.filled(Pool(range as u8), (cqe.result, cqe.result2)),
+            _ => 0,
+        };
+        self.program(&body, operands, filled)?.ok().map(T::answer)
+    }
+
     /// A template with its operands, at most one of them a room; that is filled to what `filled` says.
     pub(super) fn template(
         &self,

@@ -27,7 +27,7 @@ impl Raw<'_> {
             return self.write_record(h, At::End, sum, &data);
         }
         let template = AppendChecksum { h, len: length(&data)?, sum };
-        record(self.template(&template, &mut [Operand::In(data)], none)?)
+        self.fused(&template, &mut [Operand::In(data)]).map(record)
     }
 
     /// Writes a payload with its checksum at `offset`. A handle opened with APPEND gets it at the end all the same.
@@ -44,7 +44,7 @@ impl Raw<'_> {
             return self.write_record(h, At::Offset(offset), sum, &data);
         }
         let template = WriteChecksum { h, offset, len: length(&data)?, sum };
-        record(self.template(&template, &mut [Operand::In(data)], none)?)
+        self.fused(&template, &mut [Operand::In(data)]).map(record)
     }
 
     /// Reads the record of `len` payload bytes that begins at `offset`, and compares. Returns the checksum. With a
@@ -137,14 +137,8 @@ fn kind(sum: Summing) -> functions::checksum::Kind {
     }
 }
 
-fn record(cqe: Cqe) -> Result<Record, Errno> {
-    let (offset, checksum) = cqe.ok()?;
-    Ok(Record { offset, checksum: checksum as u32 })
-}
-
-/// Nothing comes back.
-pub(super) fn none(_: &Cqe) -> usize {
-    0
+fn record((offset, checksum): (u64, u32)) -> Record {
+    Record { offset, checksum }
 }
 
 pub(super) fn length(data: &Payload<'_>) -> Result<u32, Errno> {

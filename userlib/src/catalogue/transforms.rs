@@ -2,14 +2,14 @@
 
 use super::keys::Key;
 use super::run::Operand;
-use super::sums::{length, none};
+use super::sums::length;
 use crate::buf::{Payload, Room};
 use crate::raw::{Raw, Written};
 use weldfs_ciscops::catalogue::{
     Cipher, CompressWrite, EncryptWrite, LogRecover, ReadDecompress, ReadDecrypt, ReadEncryptWrite, Template, units_fit,
 };
 use weldfs_ciscops::program::{Codec, Record};
-use weldfs_ciscops::{At, Cqe, Errno, Handle};
+use weldfs_ciscops::{At, Errno, Handle};
 
 /// A compressed payload in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,11 +63,6 @@ pub struct Recovered {
     pub end: u64,
 }
 
-/// As many bytes as the first result says.
-fn by_result(cqe: &Cqe) -> usize {
-    if cqe.status == 0 { cqe.result as usize } else { 0 }
-}
-
 impl Raw<'_> {
     /// Compresses a payload into one frame (lz4 frame, zstd frame, snappy framed stream, as `lz4`, `zstd` and snappy
     /// tools read them) and writes that; returns where it lies and its length, which the frame does not say. E2BIG
@@ -87,7 +82,7 @@ impl Raw<'_> {
             let offset = self.write(h, at, &frame)?.offset;
             return Ok(Frame { offset, len: frame.len() as u32 });
         }
-        let (offset, len) = self.template(&template, &mut [Operand::In(data)], none)?.ok()?;
+        let (offset, len) = self.fused(&template, &mut [Operand::In(data)])?;
         Ok(Frame { offset, len: len as u32 })
     }
 
@@ -103,8 +98,7 @@ impl Raw<'_> {
             room[..content.len()].copy_from_slice(&content);
             return Ok(content.len());
         }
-        let (n, _) = self.template(&template, &mut [Operand::Out(Room::Bytes(room))], by_result)?.ok()?;
-        Ok(n as usize)
+        Ok(self.fused(&template, &mut [Operand::Out(Room::Bytes(room))])? as usize)
     }
 
     /// Encrypts a payload and writes the ciphertext; plaintext and key are never on the medium. Units: at an offset
@@ -128,7 +122,7 @@ impl Raw<'_> {
             let stored = host::encrypt(how, at, super::sums::owned(&data)?)?;
             return Ok(Written { len, offset: self.write(h, at, &stored)?.offset });
         }
-        let (offset, _) = self.template(&template, &mut [Operand::In(data)], none)?.ok()?;
+        let offset = self.fused(&template, &mut [Operand::In(data)])?;
         Ok(Written { len, offset })
     }
 
@@ -161,8 +155,7 @@ impl Raw<'_> {
             room[..plain.len()].copy_from_slice(&plain);
             return Ok(plain.len());
         }
-        let (n, _) = self.template(&template, &mut [Operand::Out(Room::Bytes(room))], by_result)?.ok()?;
-        Ok(n as usize)
+        Ok(self.fused(&template, &mut [Operand::Out(Room::Bytes(room))])? as usize)
     }
 
     /// Reads up to `len` bytes of plaintext from a file, encrypts them, and writes the ciphertext to another file or,
@@ -186,7 +179,7 @@ impl Raw<'_> {
             let stored = host::encrypt(how, at, plain)?;
             return Ok((n as u32, self.write(to, at, &stored)?.offset));
         }
-        let (n, at) = self.template(&template, &mut [], none)?.ok()?;
+        let (n, at) = self.fused(&template, &mut [])?;
         Ok((n as u32, at))
     }
 
@@ -212,8 +205,7 @@ impl Raw<'_> {
         if count > 0 {
             operands.push(Operand::Out(Room::Bytes(&mut room)));
         }
-        let filled = |cqe: &Cqe| if cqe.status == 0 { cqe.result as usize * 8 } else { 0 };
-        let (records, end) = self.template(&template, &mut operands, filled)?.ok()?;
+        let (records, end) = self.fused(&template, &mut operands)?;
         for (out, bytes) in offsets.iter_mut().zip(room.chunks_exact(8)).take(records as usize) {
             *out = u64::from_le_bytes(bytes.try_into().map_err(|_| Errno::INVAL)?);
         }
