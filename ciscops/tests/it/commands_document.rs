@@ -19,6 +19,16 @@ fn every_op_has_its_row_and_its_section() {
 }
 
 #[test]
+fn every_operation_of_the_catalogue_has_its_row() {
+    let text = document();
+    let (_, catalogue) = text.split_once("\n## 10. The catalogue").unwrap();
+    let rows: Vec<&str> = catalogue.lines().filter_map(|l| l.strip_prefix("| ")?.split(" |").next()).collect();
+    let named = |name: &str| rows.iter().any(|row| row.split(", ").any(|one| one == name));
+    let missing: Vec<&str> = weldfs_ciscops::catalogue::NAMES.into_iter().filter(|name| !named(name)).collect();
+    assert!(missing.is_empty(), "section 10 of docs/COMMANDS.md lacks {missing:?}");
+}
+
+#[test]
 fn no_row_describes_an_op_that_is_gone() {
     let rows = document()
         .lines()
