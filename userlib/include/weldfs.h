@@ -1889,6 +1889,10 @@ int weldfs_concat(const struct weldfs_file *const *from,
  the file gets, less the umask; it is another inode afterwards. `temporary` is a name in the same directory that
  nothing has, and that no client will ever see; NULL: the library finds one.
 
+ ```c
+ assert(weldfs_atomic_replace(client, "/motd", NULL, 0644, "today", 5) == 0);
+ ```
+
  Errors: those of open and rename; -EEXIST when `temporary` exists, -E2BIG above the payload limit.
  */
 int weldfs_atomic_replace(const struct weldfs_client *client,

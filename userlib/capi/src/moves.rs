@@ -72,6 +72,10 @@ pub(crate) fn reference<'a, T>(object: *const T) -> Option<&'a T> {
 /// the file gets, less the umask; it is another inode afterwards. `temporary` is a name in the same directory that
 /// nothing has, and that no client will ever see; NULL: the library finds one.
 ///
+/// ```c
+/// assert(weldfs_atomic_replace(client, "/motd", NULL, 0644, "today", 5) == 0);
+/// ```
+///
 /// Errors: those of open and rename; -EEXIST when `temporary` exists, -E2BIG above the payload limit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_atomic_replace(

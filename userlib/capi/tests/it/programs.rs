@@ -38,6 +38,50 @@ const PROGRAMS: [&str; 8] = [
 /// The one that is given an image, too.
 const TARGETS: &str = "tests/c/targets.c";
 
+/// What is around the examples: each is a function, with an attached `client` and a `queue` of it.
+const BEFORE: &str = "#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weldfs.h>
+static weldfs_client *client;
+static weldfs_queue *queue;
+";
+const AFTER: &str = "int main(int count, char **args) {
+    assert(count == 2 && weldfs_attach(args[1], NULL, &client) == 0);
+    assert(weldfs_queue_create(client, NULL, &queue) == 0);
+    all();
+    weldfs_queue_destroy(queue);
+    weldfs_detach(client);
+    puts(\"the examples work\");
+}
+";
+
+/// A program of all examples in the header's comments, and how many these are.
+fn examples() -> (PathBuf, usize) {
+    let header = std::fs::read_to_string(here("../include/weldfs.h")).expect("the header");
+    let mut blocks = header.split("```");
+    blocks.next();
+    let examples: Vec<&str> =
+        blocks.step_by(2).map(|block| block.strip_prefix('c').expect("an example in C")).collect();
+    let function = |(i, text): (usize, &&str)| format!("static void example_{i}(void) {{{text}}}\n");
+    let functions: String = examples.iter().enumerate().map(function).collect();
+    let calls: String = (0..examples.len()).map(|i| format!("    example_{i}();\n")).collect();
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let source = prefix().join(format!("examples-{}.c", MADE.fetch_add(1, Relaxed)));
+    let all = format!("{BEFORE}{functions}static void all(void) {{\n{calls}}}\n{AFTER}");
+    std::fs::write(&source, all).expect("written");
+    (source, examples.len())
+}
+
+#[test]
+fn the_examples_of_the_header_do_what_they_say() {
+    let (source, count) = examples();
+    assert!(count > 0);
+    let device = Device::serve();
+    assert_eq!(execute(&build(&source, false), &device), "the examples work\n");
+}
+
 /// Where this run installed the library; the folder is below the build's own.
 fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
@@ -252,7 +296,7 @@ fn virtual_files_are_made_streamed_listed_and_removed_and_kernels_loaded() {
 #[test]
 fn every_function_of_the_header_is_called_by_a_test() {
     let mut called = std::collections::HashSet::new();
-    for source in PROGRAMS.iter().chain([&TARGETS]).map(|p| here(p)) {
+    for source in PROGRAMS.iter().chain([&TARGETS]).map(|p| here(p)).chain([examples().0]) {
         let listing = run(Command::new("nm").arg("-uD").arg(build(&source, false))).stdout;
         let listing = String::from_utf8(listing).expect("text");
         called.extend(listing.split_whitespace().filter(|word| word.starts_with("weldfs_")).map(str::to_owned));
