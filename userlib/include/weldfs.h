@@ -1847,15 +1847,6 @@ int64_t weldfs_read_append(const struct weldfs_file *file,
                            uint64_t *where);
 
 /*
- Appends `len` bytes durably, whatever the client's durability: a write and an fdatasync as one command. *where,
- unless NULL: where the first byte went. Errors: -EBADF, -E2BIG, -ENOSPC.
- */
-int weldfs_append_and_sync(const struct weldfs_file *file,
-                           const void *from,
-                           size_t len,
-                           uint64_t *where);
-
-/*
  Copies `len` bytes from `offset` of `from` to `at` (or WELDFS_END) of `to`, perhaps the same file, inside the
  device: nothing crosses the link. Returns the bytes copied; fewer than asked for only where the source ends, or
  where a later piece failed. Up to 16 MiB are one atomic command; more are several, in order, and others may come in
@@ -3147,6 +3138,36 @@ int weldfs_submit_txn_write(const struct weldfs_queue *queue,
 int weldfs_submit_txn_commit(const struct weldfs_queue *queue,
                              struct weldfs_txn *txn,
                              const struct weldfs_job *job);
+
+/*
+ Appends `len` bytes durably, whatever the client's durability: a write and an fdatasync as one command. *where,
+ unless NULL: where the first byte went. Errors: -EBADF, -E2BIG, -ENOSPC.
+ */
+int weldfs_append_and_sync(const struct weldfs_file *file,
+                           const void *from,
+                           size_t len,
+                           uint64_t *where);
+
+/*
+ Submits weldfs_append_and_sync: result is where the first byte went. The bytes are copied at once.
+
+ ```c
+ weldfs_file *file;
+ assert(weldfs_open(client, "/kept", O_WRONLY | O_CREAT, 0600, &file) == 0);
+ weldfs_job job = {.size = sizeof job};
+ weldfs_completion done;
+ assert(weldfs_submit_append_and_sync(queue, file, "one", 3, &job) == 0);
+ assert(weldfs_submit_append_and_sync(queue, file, "two", 3, &job) == 0);
+ assert(weldfs_queue_reap(queue, &done, 1, -1) == 1 && done.result == 0);
+ assert(weldfs_queue_reap(queue, &done, 1, -1) == 1 && done.result == 3);
+ assert(weldfs_close(file) == 0);
+ ```
+ */
+int weldfs_submit_append_and_sync(const struct weldfs_queue *queue,
+                                  const struct weldfs_file *file,
+                                  const void *from,
+                                  size_t len,
+                                  const struct weldfs_job *job);
 
 #ifdef __cplusplus
 }  // extern "C"

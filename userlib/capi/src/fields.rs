@@ -187,20 +187,3 @@ pub unsafe extern "C" fn weldfs_read_append(
         Ok(n as i64)
     })
 }
-
-/// Appends `len` bytes durably, whatever the client's durability: a write and an fdatasync as one command. *where,
-/// unless NULL: where the first byte went. Errors: -EBADF, -E2BIG, -ENOSPC.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn weldfs_append_and_sync(
-    file: Option<&weldfs_file>,
-    from: *const c_void,
-    len: usize,
-    r#where: *mut u64,
-) -> c_int {
-    call("weldfs_append_and_sync", || {
-        let file = given(file)?;
-        let written = file.file.raw().append_and_sync(file.file.handle(), payload(from, len)?)?;
-        put(r#where, written.offset);
-        Ok(())
-    })
-}

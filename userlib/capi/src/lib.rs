@@ -3,9 +3,10 @@
 //! * `boundary`: what crosses it. Every function's body runs in `call` or `count`, which turn errors into negative
 //!   errno values and stop panics; pointers become slices, strings and structures in one place.
 //! * `types`: the structures and constants; `client`, `file`, `names`, `dir`, `fused`: calls that wait; `sums`,
-//!   `fields`, `moves` (with transactions), `transforms` (with keys): the catalogue; `batch`: many in one; `program`,
-//!   `steps`, `namesteps`: programs; `virt`, `kernels`: files that stream through kernels, and those; `queue`,
-//!   `submit`, `gather` (of several pieces), `jobs`: calls that do not wait.
+//!   `fields`, `moves` (with transactions), `transforms` (with keys), `catalogue` (those that are submitted, too):
+//!   operations of the catalogue; `batch`: many in one; `program`, `steps`, `namesteps`: programs; `virt`, `kernels`:
+//!   files that stream through kernels, and those; `queue`, `submit`, `gather` (of several pieces), `jobs`: calls that
+//!   do not wait.
 //!
 //! What flows through: a C caller's arguments become a call of `weldfs` (the Rust library), whose result comes back as
 //! a number. Nothing is decided here. The functions are unsafe in Rust's sense: what a caller must promise is what the
@@ -15,6 +16,7 @@
 
 mod batch;
 mod boundary;
+mod catalogue;
 mod client;
 mod dir;
 mod fields;

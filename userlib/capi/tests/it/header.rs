@@ -28,6 +28,7 @@ fn generated() -> String {
         "queue",
         "submit",
         "gather",
+        "catalogue",
     ] {
         builder = builder.with_src(here.join("src").join(file).with_extension("rs"));
     }

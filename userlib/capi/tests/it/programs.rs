@@ -40,6 +40,7 @@ const TARGETS: &str = "tests/c/targets.c";
 
 /// What is around the examples: each is a function, with an attached `client` and a `queue` of it.
 const BEFORE: &str = "#include <assert.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
