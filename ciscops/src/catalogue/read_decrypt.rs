@@ -70,7 +70,7 @@ impl ReadDecrypt {
         b.push(arith(count, Arith::Sub, Value::Reg(start)));
         b.push(arith(count, Arith::Min, Value::Imm(self.len.into())));
         b.push(Micro::Slice { buf, from: buf, off: Value::Reg(start), len: Value::Reg(count) });
-        b.push(Micro::Give { buf, to, count: None });
+        b.push(Micro::Give { buf, to, count: Some(count) });
         b.results(Some(count), None);
         b.finish()
     }

@@ -263,23 +263,38 @@ impl Body {
         self.program.gives_into(p)
     }
 
-    /// Bytes that the program put in a range when it ended well with these results: as many as one of them counts, else
-    /// all of the range, in which zeros are behind what was put there.
-    pub fn filled(&self, p: Pool, results: (u64, u64)) -> usize {
-        let (len, bytes_each) = (self.pool_len(p) as usize, size_of::<u64>());
-        let put = |m: &Micro| match *m {
-            Micro::Scan { offsets: Some(to), count, .. } if to == p => Some((count, bytes_each)),
+    /// Micro-ops that put bytes in a range, perhaps fewer than it has: the register that counts what they put, and how
+    /// many bytes that counts as one.
+    fn parts(&self, p: Pool) -> impl Iterator<Item = (Option<Reg>, usize)> {
+        self.program.micros.iter().filter_map(move |m| match *m {
+            Micro::Scan { offsets: Some(to), count, .. } if to == p => Some((count, size_of::<u64>())),
             _ => m.fills_in_part(p).map(|count| (count, 1)),
+        })
+    }
+
+    /// The result, 0 or 1, that counts what was put in a range, and how many bytes it counts as one.
+    fn counted(&self, p: Pool) -> Option<(usize, usize)> {
+        let result = |(count, each): (Option<Reg>, usize)| {
+            let at = self.program.results.iter().position(|r| r.is_some() && *r == count)?;
+            Some((at, each))
         };
-        let counted = self.program.micros.iter().find_map(put).and_then(|(count, each)| Some((count?, each)));
-        let counts = |result: Option<Reg>| counted.filter(|(count, _)| result == Some(*count)).map(|(_, each)| each);
-        let [first, second] = self.program.results;
-        let filled = match (counts(first), counts(second)) {
-            (Some(each), _) => results.0.saturating_mul(each as u64),
-            (_, Some(each)) => results.1.saturating_mul(each as u64),
-            _ => len as u64,
-        };
-        usize::try_from(filled).map_or(len, |filled| filled.min(len))
+        self.parts(p).find_map(result)
+    }
+
+    /// Whether a program that ends well may have put fewer bytes in a range than it has, and no result tells how many:
+    /// what lay behind them in the pool is there still.
+    pub fn leaves_a_rest(&self, p: Pool) -> bool {
+        let guarded = self.program.micros.iter().any(|m| matches!(m, Micro::Guard { .. }));
+        (guarded || self.parts(p).next().is_some()) && self.counted(p).is_none()
+    }
+
+    /// Bytes that the program put in a range when it ended well with these results: as many as one of them counts, else
+    /// all of the range ([`Body::leaves_a_rest`]).
+    pub fn filled(&self, p: Pool, results: (u64, u64)) -> usize {
+        let len = self.pool_len(p) as usize;
+        let Some((at, each)) = self.counted(p) else { return len };
+        let count = if at == 0 { results.0 } else { results.1 };
+        usize::try_from(count).map_or(len, |count| count.saturating_mul(each).min(len))
     }
 
     /// The bytes to submit when the ranges lie at `ranges`, in order.

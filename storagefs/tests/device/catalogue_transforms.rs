@@ -125,6 +125,7 @@ fn units_lie_where_the_plaintext_would() {
                     let mut room = vec![0xee; len];
                     let n = raw(&file, reader).read_decrypt(file.handle(), at + off as u64, how, &mut room).unwrap();
                     assert!(room[..n] == there && n == there.len(), "{off} {len} {reader:?}");
+                    assert!(room[n..].iter().all(|b| *b == 0xee), "what is behind is the caller's");
                 }
             }
         }

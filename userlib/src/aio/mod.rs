@@ -27,7 +27,7 @@ mod thread;
 pub use buf::{Input, Place, QueueBuf, Refused, Space};
 pub use ops::{Changed, Checked, On};
 pub use pending::Pending;
-pub use programs::{Ran, Rooms};
+pub use programs::{Ran, Rooms, Sent};
 
 use self::core::{HOLDS_MAX, Hearer, Hold, Order, Watch};
 use crate::buf::gather;

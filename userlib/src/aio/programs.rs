@@ -42,6 +42,9 @@ impl Rooms {
     }
 }
 
+/// What was submitted, and where its ranges are in the room of its completion.
+pub type Sent<T> = (Pending<T>, Rooms);
+
 /// What a fused operation answered.
 #[derive(Debug)]
 pub struct Ran<A> {
@@ -75,24 +78,20 @@ impl AsyncQueue {
         self.shared.session.epoch() == session
     }
 
-    /// Runs a program of one's own, all of it or nothing, where the device thinks best. `inputs` has bytes for each of
-    /// its ranges that it takes, of the range's length, and `None` for those that it fills, which are zeros where it
-    /// puts nothing. The completion comes back whatever its status says.
+    /// Runs a program of one's own, all of it or nothing (not on a directory of the host), where the device thinks best.
+    /// `inputs` has bytes for each of its ranges that it takes, of the range's length, and `None` for those that it
+    /// fills, which are zeros where it puts nothing. The completion comes back whatever its status says.
     ///
     /// Errors at once: EINVAL (other ranges), E2BIG (a range above the payload limit), EAGAIN, ENOMEM (it never fits
     /// the pool: ranges and body are one piece).
-    pub fn program(&self, body: &Body, inputs: &[Option<&[u8]>]) -> Result<(Pending<Completed>, Rooms), Errno> {
+    pub fn program(&self, body: &Body, inputs: &[Option<&[u8]>]) -> Result<Sent<Completed>, Errno> {
         self.run(body, inputs, Ok)
     }
 
-    /// [`crate::Raw::fused`]: an operation of the catalogue, as all or nothing and where the device thinks best.
-    /// `inputs` as of [`AsyncQueue::program`], and so are the errors at once, beside those of operands that make no
-    /// such operation.
-    pub fn fused<T: Template>(
-        &self,
-        op: &T,
-        inputs: &[Option<&[u8]>],
-    ) -> Result<(Pending<Ran<T::Answer>>, Rooms), Errno> {
+    /// [`crate::Raw::fused`]: an operation of the catalogue, as all or nothing (not on a directory of the host) and
+    /// where the device thinks best. `inputs` as of [`AsyncQueue::program`], and so are the errors at once, beside those
+    /// of operands that make no such operation.
+    pub fn fused<T: Template>(&self, op: &T, inputs: &[Option<&[u8]>]) -> Result<Sent<Ran<T::Answer>>, Errno> {
         self.run(&op.body()?, inputs, ran::<T>)
     }
 
@@ -101,7 +100,7 @@ impl AsyncQueue {
         body: &Body,
         inputs: &[Option<&[u8]>],
         finish: fn(Completed) -> Result<T, Errno>,
-    ) -> Result<(Pending<T>, Rooms), Errno> {
+    ) -> Result<Sent<T>, Errno> {
         let rooms = Rooms::of(body)?;
         if inputs.len() != rooms.ranges.len() {
             return Err(Errno::INVAL);

@@ -38,7 +38,8 @@ pub enum TreeNode<'a> {
 
 impl Raw<'_> {
     /// Copies bytes from one file to another, or to another place of the same, inside the device: nothing crosses the
-    /// link. Returns the bytes copied, fewer than asked only where the source ends. Up to 16 MiB are one atomic
+    /// link. Returns the bytes copied, fewer than asked only where the source ends or the device refuses a later piece
+    /// (ENOSPC, say): ask for the rest to be told. Up to 16 MiB are one atomic
     /// command; more are several, in order, and others may come in between. EINVAL when the two ranges are of one file
     /// and meet.
     pub fn copy_range(&self, from: Handle, offset: u64, len: u64, to: Handle, at: At) -> Result<u64, Errno> {
@@ -48,8 +49,8 @@ impl Raw<'_> {
             let moved = |at: u64| at.checked_add(done).ok_or(Errno::FBIG);
             let at = if let At::Offset(at) = at { At::Offset(moved(at)?) } else { at };
             let template = CopyRange { from, offset: moved(offset)?, len: piece, to, at };
-            let copied = match self.fused(&template, &mut []) {
-                Ok(copied) => copied,
+            let copied = match self.template(&template, &mut [], |_| 0)?.ok() {
+                Ok((copied, _)) => copied,
                 // What was copied before stays, and is said.
                 Err(_) if done > 0 => return Ok(done),
                 Err(e) => return Err(e),

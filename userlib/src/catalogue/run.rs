@@ -8,7 +8,7 @@ use crate::queue::Queue;
 use crate::raw::Raw;
 use std::rc::Rc;
 use weldfs_ciscops::catalogue::Template;
-use weldfs_ciscops::program::{Body, Micro, Pool};
+use weldfs_ciscops::program::{Body, Pool};
 use weldfs_ciscops::{Command, Cqe, Errno};
 
 /// What a program's pool range is for the caller.
@@ -67,8 +67,9 @@ impl Raw<'_> {
     }
 
     /// Runs an operation of the catalogue as one command: any of [`crate::template`], with what its page names as its
-    /// pool ranges, in order. Rooms are filled when it goes well. Errors: those of the operation; EINVAL for operands
-    /// that are others than its ranges, E2BIG for one above the payload limit.
+    /// pool ranges, in order. Rooms are filled when it goes well, and only then: of what comes along with a refusal
+    /// ([`Raw::verify_checksum`], [`Raw::modify_field`]) nothing is seen here. Errors: those of the operation; EINVAL
+    /// for operands that are others than its ranges, E2BIG for one above the payload limit.
     ///
     /// ```
     /// # use weldfs::{Errno, File, Payload, catalogue::Operand, template::AppendAndSync};
@@ -114,7 +115,7 @@ impl Raw<'_> {
                     Operand::Out(room) => stage_room(queue, room)?,
                 };
                 // What an earlier command left in the pool is no output of this one.
-                if staged.1 && matches!(operand, Operand::Out(_)) && leaves_a_rest(body, i) {
+                if staged.1 && matches!(operand, Operand::Out(_)) && body.leaves_a_rest(Pool(i as u8)) {
                     queue.pool().slice(staged.0)?.zero();
                 }
                 ranges.push(staged.0);
@@ -150,13 +151,4 @@ impl Raw<'_> {
         owned.iter().for_each(|range| queue.free(*range));
         result
     }
-}
-
-/// Whether a program that ends well may have put fewer bytes in a range than it has, and no result tells how many.
-fn leaves_a_rest(body: &Body, range: usize) -> bool {
-    let (program, range) = (body.program(), Pool(range as u8));
-    let (micros, results) = (program.micros(), program.results());
-    let counted = |m: &Micro| m.fills_in_part(range).flatten().is_some_and(|count| results.contains(&Some(count)));
-    let may_leave = |m: &Micro| matches!(m, Micro::Guard { .. }) || m.fills_in_part(range).is_some();
-    micros.iter().any(may_leave) && !micros.iter().any(counted)
 }
