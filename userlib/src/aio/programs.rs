@@ -78,8 +78,8 @@ impl AsyncQueue {
         self.shared.session.epoch() == session
     }
 
-    /// Runs a program of one's own, all of it or nothing (not on a directory of the host), where the device thinks best.
-    /// `inputs` has bytes for each of its ranges that it takes, of the range's length, and `None` for those that it
+    /// Runs a program of one's own, all of it or nothing (not on a directory of the host), where the device thinks
+    /// best. `inputs` has bytes for each of its ranges that it takes, of the range's length, and `None` for those that it
     /// fills, which are zeros where it puts nothing. The completion comes back whatever its status says.
     ///
     /// Errors at once: EINVAL (other ranges), E2BIG (a range above the payload limit), EAGAIN, ENOMEM (it never fits
@@ -89,8 +89,8 @@ impl AsyncQueue {
     }
 
     /// [`crate::Raw::fused`]: an operation of the catalogue, as all or nothing (not on a directory of the host) and
-    /// where the device thinks best. `inputs` as of [`AsyncQueue::program`], and so are the errors at once, beside those
-    /// of operands that make no such operation.
+    /// where the device thinks best. `inputs` as of [`AsyncQueue::program`], and so are the errors at once, beside
+    /// those of operands that make no such operation.
     pub fn fused<T: Template>(&self, op: &T, inputs: &[Option<&[u8]>]) -> Result<Sent<Ran<T::Answer>>, Errno> {
         self.run(&op.body()?, inputs, ran::<T>)
     }
