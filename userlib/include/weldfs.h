@@ -3169,6 +3169,56 @@ int weldfs_submit_append_and_sync(const struct weldfs_queue *queue,
                                   size_t len,
                                   const struct weldfs_job *job);
 
+/*
+ Appends `len` bytes to the log `name`, as one command. A log that has bytes, and would have more than `limit`
+ afterwards, is renamed to `old` first (what was called so is gone), and the bytes are the beginning of a new file. A
+ file that is made gets `mode`, less the umask. Any number of processes may append to one log so: others, and what is
+ found after a crash, see all of a call or nothing (unless `how` has WELDFS_STEP_BY_STEP, and not on a directory of
+ the host). *where and *rotated, unless NULL: where the first byte went, and 1 if the log was renamed, else 0.
+
+ ```c
+ uint64_t where;
+ int rotated;
+ assert(weldfs_append_and_rotate(client, "/log", "/log.1", 10, 0640, "one two", 7, 0, &where, &rotated) == 0);
+ assert(where == 0 && rotated == 0);
+ assert(weldfs_append_and_rotate(client, "/log", "/log.1", 10, 0640, "!!!!", 4, 0, &where, &rotated) == 0);
+ assert(where == 0 && rotated == 1);
+ ```
+
+ Errors: those of open, write and rename; -ELOOP when `name` is a symbolic link, -E2BIG above the payload limit; when
+ the log is to be renamed, -EEXIST if both names are the same file's.
+ */
+int weldfs_append_and_rotate(const struct weldfs_client *client,
+                             const char *name,
+                             const char *old,
+                             uint64_t limit,
+                             uint32_t mode,
+                             const void *from,
+                             size_t len,
+                             uint32_t how,
+                             uint64_t *where,
+                             int *rotated);
+
+/*
+ Submits weldfs_append_and_rotate, with no `how`: result is where the first byte went, value 1 if the log was
+ renamed, else 0. The bytes are copied at once.
+
+ ```c
+ weldfs_job job = {.size = sizeof job};
+ weldfs_completion done;
+ assert(weldfs_submit_append_and_rotate(queue, "/log", "/log.1", 10, 0640, "?", 1, &job) == 0);
+ assert(weldfs_queue_reap(queue, &done, 1, -1) == 1 && done.result == 4 && done.value == 0);
+ ```
+ */
+int weldfs_submit_append_and_rotate(const struct weldfs_queue *queue,
+                                    const char *name,
+                                    const char *old,
+                                    uint64_t limit,
+                                    uint32_t mode,
+                                    const void *from,
+                                    size_t len,
+                                    const struct weldfs_job *job);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus

@@ -4,6 +4,7 @@
 //! Six ops have an opcode of their own and fit one SQE: [`expand`] has their expansions. All others are *templates*: a
 //! struct of operands that becomes a fused program ([`Template::body`]).
 
+mod append_and_rotate;
 mod append_and_sync;
 mod append_checksum_write;
 mod append_to_record;
@@ -27,6 +28,7 @@ mod read_modify_write;
 mod template;
 mod write_checksum;
 
+pub use append_and_rotate::{AppendAndRotate, Appended};
 pub use append_and_sync::AppendAndSync;
 pub use append_checksum_write::AppendChecksum;
 pub use append_to_record::AppendToRecord;
@@ -53,7 +55,8 @@ use crate::{Handle, PoolRange};
 use smallvec::SmallVec;
 
 /// Every op, by the name of its file.
-pub const NAMES: [&str; 21] = [
+pub const NAMES: [&str; 22] = [
+    "append_and_rotate",
     "append_and_sync",
     "append_checksum_write",
     "append_to_record",

@@ -2,8 +2,8 @@
 
 use super::*;
 use weldfs_ciscops::catalogue::{
-    AtomicReplace, Cipher, CompressWrite, Concat, CopyRange, CreateTree, EncryptWrite, LogRecover, Node,
-    ReadDecompress, ReadDecrypt, ReadEncryptWrite, Template, compressed_max,
+    AppendAndRotate, AtomicReplace, Cipher, CompressWrite, Concat, CopyRange, CreateTree, EncryptWrite, LogRecover,
+    Node, ReadDecompress, ReadDecrypt, ReadEncryptWrite, Template, compressed_max,
 };
 use weldfs_ciscops::dirent::{DirentPlus, DirentsPlus};
 use weldfs_ciscops::functions::{codec, crc32c};
@@ -17,6 +17,9 @@ pub(super) fn rows() -> Vec<Row> {
         row_of("copy_range", "inside", |g| copy_range(g, Some(g.off))),
         row_of("concat", "", concat),
         row_of("atomic_replace", "", atomic_replace),
+        row_of("append_and_rotate", "fits", |g| append_and_rotate(g, u64::MAX, &g.c)),
+        row_of("append_and_rotate", "rotates", |g| append_and_rotate(g, 0, &g.c)),
+        row_of("append_and_rotate", "replaces", |g| append_and_rotate(g, g.size(&g.a), &g.b)),
         row_of("create_tree", "", create_tree),
         row_of("compress_write", "lz4", |g| compress_write(g, Codec::Lz4)),
         row_of("compress_write", "zstd", |g| compress_write(g, Codec::Zstd)),
@@ -79,6 +82,20 @@ fn atomic_replace(g: &Given) -> Planned {
     };
     let effects = [whole(&g.c, How::New, &g.data), Effect::Rename { from: g.c.clone(), to: g.a.clone() }];
     program(vec![g.data.clone()], body).effects(effects)
+}
+
+fn append_and_rotate(g: &Given, limit: u64, old: &str) -> Planned {
+    let (path, to, len, size) = (g.a.clone(), old.to_owned(), g.len(), g.size(&g.a));
+    let body = move |_: &[Handle]| {
+        let (base, path, old, mode) = (Handle::ROOT, path.as_bytes(), to.as_bytes(), MODE);
+        Ok(AppendAndRotate { base, path, old, limit, mode, len }.body()?)
+    };
+    let done = program(vec![g.data.clone()], body);
+    if size == 0 || size.checked_add(len.into()).is_some_and(|end| end <= limit) {
+        return done.effects([append(&g.a, &g.data)]).gives(size, 0);
+    }
+    let aside = Effect::Rename { from: g.a.clone(), to: old.to_owned() };
+    done.effects([aside, whole(&g.a, How::New, &g.data)]).gives(0, 1)
 }
 
 fn create_tree(g: &Given) -> Planned {
