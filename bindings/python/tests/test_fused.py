@@ -127,6 +127,14 @@ class Fused(InMemory):
         self.assertNotEqual((before.st_ino, before.generation), (self.fs.stat("/f").st_ino, self.fs.stat("/f").generation))
         self.assertEqual(self.fs.listdir("/"), ["f"])
 
+    def test_a_log_is_put_aside_when_it_would_become_too_long(self):
+        self.assertEqual(self.fs.append_and_rotate("/log", b"first ", "/log.1", 12), (0, False))
+        self.assertEqual(self.fs.append_and_rotate("/log", b"second", "/log.1", 12, durable=True), (6, False))
+        self.assertEqual(self.fs.append_and_rotate("/log", b"third", "/log.1", 12), (0, True))
+        self.assertEqual((self.fs.read_bytes("/log"), self.fs.read_bytes("/log.1")), (b"third", b"first second"))
+        with self.assertRaises(FileNotFoundError):
+            self.fs.append_and_rotate("/none/log", b"x", "/none/log.1", 12)
+
     def test_a_transaction_happens_as_a_whole(self):
         self.fs.write_bytes("/a", b"aaaa")
         self.fs.write_bytes("/b", b"bbbb")

@@ -222,6 +222,10 @@ PROTOTYPES = {
     "weldfs_fetch_add": (c_int, [c_void_p, c_uint64, c_uint64, c_uint32, c_uint32, c_uint32, _N]),
     "weldfs_copy_range": (c_int64, [c_void_p, c_uint64, c_uint64, c_void_p, c_uint64, c_uint32]),
     "weldfs_atomic_replace": (c_int, [c_void_p, c_char_p, c_char_p, c_uint32, c_void_p, c_size_t]),
+    "weldfs_append_and_rotate": (
+        c_int,
+        [c_void_p, c_char_p, c_char_p, c_uint64, c_uint32, c_void_p, c_size_t, c_uint32, _N, POINTER(c_int)],
+    ),
     "weldfs_multi_write": (c_int, [POINTER(CWriteItem), c_size_t, c_uint32]),
     "weldfs_txn_begin": (c_int, [c_void_p, _OUT]),
     "weldfs_txn_write": (c_int64, [c_void_p, c_void_p, c_void_p, c_size_t, c_uint64]),

@@ -409,6 +409,27 @@ class Client:
             path,
         )
 
+    def append_and_rotate(self, path, data, old, limit, permissions=0o666, durable=None):
+        """Appends to a log by its name, as one command: if it would have more than `limit` bytes, it is renamed to
+        `old` first. Returns where the bytes went, and whether it was renamed."""
+        memory, offset, rotated = Bytes(data), ctypes.c_uint64(), ctypes.c_int()
+        check(
+            self._lib.weldfs_append_and_rotate(
+                self._use(),
+                path_bytes(path),
+                path_bytes(old),
+                limit,
+                permissions,
+                memory.pointer,
+                memory.len,
+                durability(durable),
+                ctypes.byref(offset),
+                ctypes.byref(rotated),
+            ),
+            path,
+        )
+        return offset.value, bool(rotated.value)
+
     # Several files, and programs.
 
     def multi_write(self, writes, durable=None):

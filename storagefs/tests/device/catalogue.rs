@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use weldfs::catalogue::{FieldEdit, Operand, Order, ReadFrom, SumKind, SumPlace, Summing, TreeNode};
-use weldfs::template::{AppendAndSync, ReadAppend};
+use weldfs::template::{AppendAndRotate, AppendAndSync, Appended, ReadAppend};
 use weldfs::{At, Client, Errno, File, Handle, OpenOptions, Placement, Raw, Room};
 use weldfs_ciscops::functions::checksum::Kind;
 use weldfs_kernel_shim::{Embedded, Source};
@@ -365,4 +365,80 @@ fn an_operation_is_run_as_what_it_is_waited_for_or_not() {
     let (pending, _) = queue.fused(&ReadAppend { h: only.handle(), ..op }, &[Some(b"gh"), None]).unwrap();
     assert_eq!(pending.wait().err(), Some(Errno::BADF));
     assert_eq!(client.read("/f").unwrap(), b"abcdefgh");
+}
+
+const LOG: AppendAndRotate<'_> =
+    AppendAndRotate { base: Handle::ROOT, path: b"log", old: b"log.1", limit: 64, mode: 0o640, len: 8 };
+
+fn log(client: &Client, op: &AppendAndRotate<'_>, line: &[u8]) -> Result<Appended, Errno> {
+    client.raw().fused(&AppendAndRotate { len: line.len() as u32, ..*op }, &mut [Operand::In(line.into())])
+}
+
+#[test]
+fn no_line_of_a_log_that_is_put_aside_is_lost_or_found_twice() {
+    /// Lines of eight bytes from each thread; a log holds eight of them.
+    const LINES: usize = 200;
+    const THREADS: usize = 4;
+    let (_device, client) = device();
+    // Each name that a log gets is one that nothing has: what was put aside is counted, too.
+    let names = std::sync::atomic::AtomicU32::new(0);
+    let rotations: usize = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..THREADS)
+            .map(|t| {
+                let (client, names) = (&client, &names);
+                scope.spawn(move || {
+                    let lines = (0..LINES).map(|i| {
+                        let old = format!("log.{}", names.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+                        let op = AppendAndRotate { old: old.as_bytes(), ..LOG };
+                        let done = log(client, &op, format!("{t:02} {i:04}\n").as_bytes()).unwrap();
+                        assert!(
+                            done.offset < 64 && done.offset.is_multiple_of(8) && !(done.rotated && done.offset != 0)
+                        );
+                        usize::from(done.rotated)
+                    });
+                    lines.sum::<usize>()
+                })
+            })
+            .collect();
+        writers.into_iter().map(|writer| writer.join().unwrap()).sum()
+    });
+    assert_eq!(rotations, THREADS * LINES / 8 - 1, "each log was full when it was put aside");
+    let mut all = Vec::new();
+    for entry in client.open_dir("/").unwrap().entries() {
+        let content = client.read(std::path::Path::new("/").join(entry.unwrap().name)).unwrap();
+        assert_eq!(content.len(), 64);
+        all.extend(content.chunks(8).map(<[u8]>::to_vec));
+    }
+    all.sort();
+    let lines = (0..THREADS).flat_map(|t| (0..LINES).map(move |i| format!("{t:02} {i:04}\n").into_bytes()));
+    assert!(all == lines.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_log_that_cannot_be_put_aside_is_what_it_was() {
+    let (_device, client) = device();
+    let appended = |offset, rotated| Ok(Appended { offset, rotated });
+    assert_eq!(log(&client, &LOG, &[b'a'; 200]), appended(0, false), "an empty log takes a payload of any length");
+    assert_eq!(log(&client, &AppendAndRotate { limit: u64::MAX, ..LOG }, b"b"), appended(200, false));
+    let kept = OpenOptions::new().read(true).open(&client, "/log").unwrap();
+    let refused = |op: &AppendAndRotate<'_>, errno| {
+        let before = client.read("/log").unwrap();
+        assert_eq!(log(&client, op, b"lost"), Err(errno));
+        assert!(client.read("/log").unwrap() == before);
+    };
+    refused(&AppendAndRotate { old: b"log", ..LOG }, Errno::EXIST);
+    client.hard_link("/log", "/same").unwrap();
+    refused(&AppendAndRotate { old: b"same", ..LOG }, Errno::EXIST);
+    client.create_dir("/dir").unwrap();
+    refused(&AppendAndRotate { old: b"dir", ..LOG }, Errno::ISDIR);
+    refused(&AppendAndRotate { old: b"none/log", ..LOG }, Errno::NOENT);
+    assert_eq!(log(&client, &AppendAndRotate { path: b"dir", ..LOG }, b"x"), Err(Errno::ISDIR));
+    client.symlink("log", "/link").unwrap();
+    assert_eq!(log(&client, &AppendAndRotate { path: b"link", ..LOG }, b"x"), Err(Errno::LOOP));
+    // And when it is put aside, who has it open keeps it.
+    assert_eq!(log(&client, &LOG, b"new"), appended(0, true));
+    assert_eq!((kept.metadata().unwrap().len(), client.read("/log").unwrap()), (201, b"new".to_vec()));
+    assert_eq!(client.read("/log.1").unwrap().len(), 201);
+    assert_eq!(client.metadata("/log").unwrap().mode() & 0o7777, 0o640);
+    assert_eq!(log(&client, &LOG, b""), appended(3, false));
 }

@@ -79,8 +79,8 @@ impl AsyncQueue {
     }
 
     /// Runs a program of one's own, all of it or nothing (not on a directory of the host), where the device thinks
-    /// best. `inputs` has bytes for each of its ranges that it takes, of the range's length, and `None` for those that it
-    /// fills, which are zeros where it puts nothing. The completion comes back whatever its status says.
+    /// best. `inputs` has bytes for each of its ranges that it takes, of the range's length, and `None` for those that
+    /// it fills, which are zeros where it puts nothing. The completion comes back whatever its status says.
     ///
     /// Errors at once: EINVAL (other ranges), E2BIG (a range above the payload limit), EAGAIN, ENOMEM (it never fits
     /// the pool: ranges and body are one piece).

@@ -119,6 +119,21 @@ static void moves(void) {
     GIVES(-EEXIST, weldfs_atomic_replace(client, "/config", "/a", 0600, "newest", 6));
     holds("/config", "newer", 5);
 
+    int rotated = 7;
+    GIVES(0, weldfs_append_and_rotate(client, "/log", "/log.1", 10, 0640, "one two", 7, 0, &before, &rotated));
+    CHECK(before == 0 && rotated == 0);
+    GIVES(0, weldfs_append_and_rotate(client, "/log", "/log.1", 10, 0640, "!!!", 3, WELDFS_DURABLE, &before, &rotated));
+    CHECK(before == 7 && rotated == 0);
+    GIVES(0, weldfs_append_and_rotate(client, "/log", "/log.1", 10, 0640, "3", 1, 0, &before, &rotated));
+    CHECK(before == 0 && rotated == 1);
+    holds("/log", "3", 1);
+    holds("/log.1", "one two!!!", 10);
+    GIVES(0, weldfs_append_and_rotate(client, "/log", "/log.1", 0, 0640, "all", 3, 0, NULL, NULL));
+    holds("/log.1", "3", 1);
+    GIVES(-EEXIST, weldfs_append_and_rotate(client, "/log", "/log", 0, 0640, "lost", 4, 0, NULL, NULL));
+    GIVES(-EINVAL, weldfs_append_and_rotate(client, "/log", NULL, 0, 0640, "lost", 4, 0, NULL, NULL));
+    holds("/log", "all", 3);
+
     weldfs_tree_node tree[] = {
         {.kind = WELDFS_TREE_DIRECTORY, .mode = 0750, .path = "/tree"},
         {.kind = WELDFS_TREE_FILE, .mode = 0640, .path = "/tree/file", .content = "leaf", .len = 4},
