@@ -3157,8 +3157,8 @@ int weldfs_append_and_sync(const struct weldfs_file *file,
  weldfs_job job = {.size = sizeof job};
  weldfs_completion done;
  assert(weldfs_submit_append_and_sync(queue, file, "one", 3, &job) == 0);
- assert(weldfs_submit_append_and_sync(queue, file, "two", 3, &job) == 0);
  assert(weldfs_queue_reap(queue, &done, 1, -1) == 1 && done.result == 0);
+ assert(weldfs_submit_append_and_sync(queue, file, "two", 3, &job) == 0);
  assert(weldfs_queue_reap(queue, &done, 1, -1) == 1 && done.result == 3);
  assert(weldfs_close(file) == 0);
  ```

@@ -412,6 +412,8 @@ class Client:
     def append_and_rotate(self, path, data, old, limit, permissions=0o666, durable=None):
         """Appends to a log by its name, as one command: if it would have more than `limit` bytes, it is renamed to
         `old` first. Returns where the bytes went, and whether it was renamed."""
+        if limit < 0:
+            raise ValueError("a limit is a number of bytes")
         memory, offset, rotated = Bytes(data), ctypes.c_uint64(), ctypes.c_int()
         check(
             self._lib.weldfs_append_and_rotate(

@@ -51,7 +51,7 @@ impl ReadDecrypt {
         let file = b.take(self.h, Access::READ);
         let to = b.pool(self.len);
         let (ciphertext, buf) = (b.buffer(around), b.buffer(around));
-        let (count, start) = (b.register(), b.register());
+        let (count, start, given) = (b.register(), b.register(), b.register());
         b.push(Micro::Read {
             file,
             off: Value::Imm(self.offset - skip),
@@ -70,8 +70,8 @@ impl ReadDecrypt {
         b.push(arith(count, Arith::Sub, Value::Reg(start)));
         b.push(arith(count, Arith::Min, Value::Imm(self.len.into())));
         b.push(Micro::Slice { buf, from: buf, off: Value::Reg(start), len: Value::Reg(count) });
-        b.push(Micro::Give { buf, to, count: Some(count) });
-        b.results(Some(count), None);
+        b.push(Micro::Give { buf, to, count: Some(given) });
+        b.results(Some(given), None);
         b.finish()
     }
 

@@ -272,20 +272,28 @@ impl Body {
         })
     }
 
-    /// The result, 0 or 1, that counts what was put in a range, and how many bytes it counts as one.
+    /// The result, 0 or 1, that counts what was put in a range, and how many bytes it counts as one: of one micro-op
+    /// that fills it, by a register that no other one sets.
     fn counted(&self, p: Pool) -> Option<(usize, usize)> {
-        let result = |(count, each): (Option<Reg>, usize)| {
-            let at = self.program.results.iter().position(|r| r.is_some() && *r == count)?;
-            Some((at, each))
+        let fills = |m: &&Micro| match **m {
+            Micro::Read { to, .. } => to == To::Pool(p),
+            Micro::Give { to, .. } => to == p,
+            Micro::Scan { offsets, .. } => offsets == Some(p),
+            _ => false,
         };
-        self.parts(p).find_map(result)
+        let mut parts = self.parts(p);
+        let (Some((Some(count), each)), None) = (parts.next(), parts.next()) else { return None };
+        let micros = &self.program.micros;
+        let is_only = micros.iter().filter(fills).count() == 1 && micros.iter().filter(|m| m.sets(count)).count() == 1;
+        let at = self.program.results.iter().position(|r| *r == Some(count))?;
+        is_only.then_some((at, each))
     }
 
-    /// Whether a program that ends well may have put fewer bytes in a range than it has, and no result tells how many:
-    /// what lay behind them in the pool is there still.
+    /// Whether a program that ends well may have put fewer bytes in a range than it has, and no result tells how many
+    /// bytes these are: what lay behind them in the pool is there still. Of a scan, a result tells how many offsets.
     pub fn leaves_a_rest(&self, p: Pool) -> bool {
         let guarded = self.program.micros.iter().any(|m| matches!(m, Micro::Guard { .. }));
-        (guarded || self.parts(p).next().is_some()) && self.counted(p).is_none()
+        (guarded || self.parts(p).next().is_some()) && self.counted(p).is_none_or(|(_, each)| each > 1)
     }
 
     /// Bytes that the program put in a range when it ended well with these results: as many as one of them counts, else

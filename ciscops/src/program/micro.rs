@@ -329,6 +329,22 @@ impl Micro {
         }
     }
 
+    /// Whether it sets that register.
+    pub fn sets(&self, r: Reg) -> bool {
+        let of = |fold: Option<Fold>| fold.map(|fold| fold.to);
+        let set = match *self {
+            Micro::Open { created, .. } => [created, None, None],
+            Micro::Read { count, fold, .. } => [count, of(fold), None],
+            Micro::Write { at, fold, .. } => [at, of(fold), None],
+            Micro::Size { to, .. } | Micro::Checksum { to, .. } | Micro::Load { to, .. } => [Some(to), None, None],
+            Micro::Arith { to, .. } | Micro::Length { to, .. } => [Some(to), None, None],
+            Micro::Give { count, .. } | Micro::CopyRange { count, .. } => [count, None, None],
+            Micro::Scan { count, end, why, .. } => [count, end, why],
+            _ => [None; 3],
+        };
+        set.contains(&Some(r))
+    }
+
     /// Whether it takes its bytes from there.
     pub fn takes(&self, bytes: Bytes) -> bool {
         match *self {

@@ -207,3 +207,61 @@ fn every_file_of_the_catalogue_has_its_name_in_the_list() {
     names.sort();
     assert_eq!(names, NAMES);
 }
+
+#[test]
+fn what_fills_a_range_in_part_is_counted_by_its_register_if_that_is_its_alone() {
+    use weldfs_ciscops::program::{Arith, Builder, Cond, Else, Reg, Relation, To, Value};
+    use weldfs_ciscops::{Access, program::FileSlot};
+    /// A read into a range, and what `more` makes of it; it reports the register of the read.
+    fn body(more: impl FnOnce(&mut Builder, (FileSlot, Pool, Reg))) -> Body {
+        let mut b = Builder::new();
+        let (file, pool) = (b.take(H, Access::READ), b.pool(64));
+        let count = b.read(file, Value::Imm(0), Value::Imm(64), To::Pool(pool));
+        more(&mut b, (file, pool, count));
+        b.results(None, Some(count));
+        b.finish().unwrap()
+    }
+    let read = |(file, to, count): (FileSlot, Pool, Option<Reg>)| Micro::Read {
+        file,
+        off: Value::Imm(0),
+        len: Value::Imm(64),
+        to: To::Pool(to),
+        whole: false,
+        pad: false,
+        fold: None,
+        count,
+    };
+    let plain = body(|_, _| {});
+    assert_eq!((plain.filled(Pool(0), (1, 7)), plain.leaves_a_rest(Pool(0))), (7, false));
+    assert_eq!(plain.filled(Pool(0), (1, 700)), 64, "never more than there is");
+    // Another micro-op sets the register; another one fills the range; it is passed by and the register is of something
+    // else: then all of the range is given, over zeros.
+    let changed = body(|b, (_, _, count)| {
+        b.push(Micro::Arith { to: count, a: Value::Reg(count), op: Arith::Add, b: Value::Imm(3) });
+    });
+    let twice = body(|b, (file, pool, _)| drop(b.push(read((file, pool, None)))));
+    let passed = {
+        let mut b = Builder::new();
+        let (file, pool, count) = (b.take(H, Access::READ), b.pool(64), b.register());
+        b.push(Micro::Size { file, to: count });
+        b.guard(Cond::Compare(Value::Reg(count), Relation::Lt, Value::Imm(64)), Else::Skip(1));
+        b.push(read((file, pool, Some(count))));
+        b.results(Some(count), None);
+        b.finish().unwrap()
+    };
+    for body in [changed, twice, passed] {
+        assert_eq!((body.filled(Pool(0), (7, 7)), body.leaves_a_rest(Pool(0))), (64, true), "{body:?}");
+    }
+    // A result tells how many offsets a scan found, and zeros are behind them.
+    let record = Record {
+        head: 4,
+        len_at: 0,
+        len: Int::U32_LE,
+        sum_at: None,
+        sum_order: Order::Little,
+        sum: SumKind::Crc32c,
+        covers: 4,
+    };
+    let scan = LogRecover { h: H, offset: 0, len: 100, record, offsets: 8, copy: None }.body().unwrap();
+    assert_eq!((scan.filled(Pool(0), (3, 0)), scan.leaves_a_rest(Pool(0))), (24, true), "offsets of eight bytes");
+}

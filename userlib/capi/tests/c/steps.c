@@ -184,11 +184,16 @@ static void logs_codecs_and_keys(void) {
     int f = weldfs_program_use(p, log, O_RDONLY);
     GIVES(0, weldfs_program_scan(p, f, number(0), number(1 << 20), &format, offsets, count, WELDFS_NONE, why));
     GIVES(0, weldfs_program_results(p, count, why));
-    uint64_t found[8] = {0};
+    uint64_t found[8];
+    memset(found, 0xee, sizeof found);
     weldfs_operand operand = {.data = found, .len = 64};
     weldfs_outcome outcome;
+    /* What earlier commands left in the pool is none of it: zeros are behind what was found. */
+    for (int i = 0; i < 8; i++) GIVES(64, weldfs_pwrite(log, found, 64, 1 << 20, 0, NULL));
+    GIVES(0, weldfs_ftruncate(log, 36));
     GIVES(0, weldfs_program_run(p, client, &operand, 1, 0, &outcome));
     CHECK(outcome.value == 3 && outcome.value2 == 0 && found[2] == 24);
+    CHECK(operand.filled == 64 && found[3] == 0 && found[7] == 0);
     weldfs_program_destroy(p);
 
     weldfs_key *gcm, *xts;
