@@ -239,7 +239,9 @@ fn what_fills_a_range_in_part_is_counted_by_its_register_if_that_is_its_alone() 
     let changed = body(|b, (_, _, count)| {
         b.push(Micro::Arith { to: count, a: Value::Reg(count), op: Arith::Add, b: Value::Imm(3) });
     });
-    let twice = body(|b, (file, pool, _)| drop(b.push(read((file, pool, None)))));
+    let twice = body(|b, (file, pool, _)| {
+        b.push(read((file, pool, None)));
+    });
     let passed = {
         let mut b = Builder::new();
         let (file, pool, count) = (b.take(H, Access::READ), b.pool(64), b.register());

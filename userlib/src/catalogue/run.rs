@@ -67,9 +67,9 @@ impl Raw<'_> {
     }
 
     /// Runs an operation of the catalogue as one command: any of [`crate::template`], with what its page names as its
-    /// pool ranges, in order. Rooms are filled when it goes well, and only then (a pool buffer in any case): of what comes along with a refusal
-    /// ([`Raw::verify_checksum`], [`Raw::modify_field`]) nothing is seen here. Errors: those of the operation; EINVAL
-    /// for operands that are others than its ranges, E2BIG for one above the payload limit.
+    /// pool ranges, in order. Rooms are filled when it goes well, and only then (a pool buffer in any case): of what
+    /// comes along with a refusal ([`Raw::verify_checksum`], [`Raw::modify_field`]) nothing is seen here. Errors: those
+    /// of the operation; EINVAL for operands that are others than its ranges, E2BIG for one above the payload limit.
     ///
     /// ```
     /// # use weldfs::{Errno, File, Payload, catalogue::Operand, template::AppendAndSync};
