@@ -37,12 +37,12 @@ BOUNDS = {
     ("open_read_close", 1, "tree"): (5660, 15, 1, 2, 26),
     ("stat", 1, "tree"): (2920, 11, 1, 2, 19),
     ("readdir_plus", 1, "tree"): (153000, 460, 93, 394, 79),
-    ("nop", 1, "inline"): (1000, 5, 1, 1, 6),
-    ("read", 1, "inline"): (4730, 12, 1, 1, 18),
-    ("append_checksum_write", 1, "inline"): (16220, 55, 3, 20, 69),
+    ("nop", 1, "inline"): (800, 5, 1, 1, 6),
+    ("read", 1, "inline"): (4600, 12, 1, 1, 18),
+    ("append_checksum_write", 1, "inline"): (15820, 55, 3, 20, 69),
     ("append_checksum_write", 32, "inline"): (15920, 50, 3, 20, 76),
-    ("open_write_close", 1, "inline"): (17560, 61, 9, 33, 81),
-    ("stat", 1, "inline"): (2200, 10, 1, 1, 13),
+    ("open_write_close", 1, "inline"): (17330, 61, 9, 33, 81),
+    ("stat", 1, "inline"): (2045, 10, 1, 1, 13),
 }
 # What a command of 4 KiB with its checksum from a slot (`_slot`) may take more instructions than with one from a core,
 # where the kernel is built in: an eighth above what was counted. It takes the way of commands that wait, where one with
