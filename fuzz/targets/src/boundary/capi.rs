@@ -271,7 +271,7 @@ impl Calls<'_> {
     }
 
     fn call(&mut self) -> i64 {
-        match self.data.u8() % 12 {
+        match self.data.u8() % 13 {
             0 | 1 => self.on_files(),
             2 => self.on_attributes(),
             3 => self.on_names(),
@@ -282,7 +282,8 @@ impl Calls<'_> {
             8 => self.on_queues(),
             9 => self.submit(),
             10 => self.on_batches(),
-            _ => self.on_keys(),
+            11 => self.on_keys(),
+            _ => self.submit_gathered(),
         }
     }
 
@@ -517,14 +518,24 @@ impl Calls<'_> {
     }
 }
 
-fn seeds() -> Vec<Seed> {
-    // Opens /a into slot 0.
-    let open: &[u8] = &[0, 0, 0, 1, 2, 180, 1, 1, 5];
-    let named = |name: &str, calls: u8, bytes: &[&[u8]]| (name.to_owned(), [&[calls][..], &bytes.concat()].concat());
+/// Opens /a into slot 0.
+const OPEN: &[u8] = &[0, 0, 0, 1, 2, 180, 1, 1, 5];
+/// A queue of 8.
+const QUEUE: &[u8] = &[8, 1, 0, 8, 0, 0, 16, 0, 2, 1];
+
+fn named(name: &str, calls: u8, bytes: &[&[u8]]) -> Seed {
+    (name.to_owned(), [&[calls][..], &bytes.concat()].concat())
+}
+
+/// A program from its text.
+fn parse() -> Vec<u8> {
     let text = b"open /a rw create; write 0 \"hello\"; read 0 4 -> b; length b -> n";
-    let parse = [&[6, 1][..], &(text.len() as u16).to_le_bytes(), text, &[3, 64, 0]].concat();
-    let queue: &[u8] = &[8, 1, 0, 8, 0, 0, 16, 0, 2, 1];
-    vec![
+    [&[6, 1][..], &(text.len() as u16).to_le_bytes(), text, &[3, 64, 0]].concat()
+}
+
+fn seeds() -> Vec<Seed> {
+    let (open, queue, parse) = (OPEN, QUEUE, parse());
+    let mut all = vec![
         named("write-and-read", 3, &[open, &[0, 4, 0, 3, 100, 0, 2, 0, 0, 0], &[0, 3, 0, 3, 50, 0, 2, 0, 0]]),
         named("nothing-given", 6, &[&[0, 2, 0, 0, 0], &[2, 0, 0, 0], &[3, 0, 0, 0], &[4, 0, 0, 0], &[5, 2], &[6, 2]]),
         named("attributes", 2, &[open, &[2, 5, 0, 1, 2, 1, 0, 2, 0, 1, 9]]),
@@ -573,6 +584,52 @@ fn seeds() -> Vec<Seed> {
                 &[11, 0, 0, 0, 1, 2, 3, 0, 0, 1],
                 &[11, 3, 0, 0, 3, 100, 0, 2, 0, 0, 0, 0, 0],
                 &[11, 4, 0, 0, 3, 100, 0, 2, 0, 0, 0, 0, 0],
+            ],
+        ),
+    ];
+    all.extend(gathered_seeds());
+    all
+}
+
+/// What is submitted in several pieces, and logs.
+fn gathered_seeds() -> [Seed; 3] {
+    let (open, queue, parse) = (OPEN, QUEUE, parse());
+    [
+        // A program with its ranges, writes to two files, a transaction, names: none of it is waited for.
+        named(
+            "gathered",
+            10,
+            &[
+                open,
+                queue,
+                &parse,
+                &[12, 0, 0, 0, 2, 1, 0, 0, 0, 9, 13, 2, 0, 1],
+                &[12, 2, 0, 0, 2, 0, 0, 0, 0, 9, 13, 2, 2, 3, 10, 0, 0, 2, 0, 0, 1, 3, 20, 0, 0, 2, 50, 0, 1],
+                &[5, 0, 1],
+                &[12, 4, 0, 0, 2, 0, 0, 30, 0, 9, 13, 2],
+                &[12, 5, 0, 0, 2, 0, 0, 0, 0, 9, 13, 2],
+                &[12, 7, 0, 0, 2, 0, 0, 0, 0, 9, 13, 2, 5, 1],
+                &[8, 3, 0, 2, 4],
+            ],
+        ),
+        named(
+            "logs",
+            5,
+            &[
+                open,
+                queue,
+                &[12, 13, 0, 0, 2, 40, 0, 30, 0, 9, 0, 1, 5, 6, 0, 0],
+                &[12, 13, 0, 0, 2, 40, 0, 30, 0, 9, 0, 1, 5, 6, 0, 0],
+                &[12, 14, 0, 0, 2, 40, 0, 30, 0, 9, 13, 2, 5, 6],
+            ],
+        ),
+        named(
+            "verified",
+            3,
+            &[
+                open,
+                &[12, 11, 0, 0, 2, 0, 0, 30, 0, 9, 0, 3, 30, 0, 1, 1],
+                &[12, 11, 0, 0, 2, 0, 0, 30, 0, 9, 0, 3, 30, 0, 0, 3, 0, 1],
             ],
         ),
     ]

@@ -275,15 +275,19 @@ pub fn umount(args: &UmountArgs) -> Outcome {
     if kind != "fuse.weldfs" {
         return Err(Failure::new(format!("{}: what is mounted there is {kind}, and no device", dir.display())));
     }
-    let how = if args.lazy { How::Lazy } else { How::Idle };
+    let (how, wait) = (if args.lazy { How::Lazy } else { How::Idle }, find::wait()?);
     unmount(&dir, how).map_err(|e| match e.raw_os_error() {
         Some(libc::EBUSY) => {
             Failure::new(format!("{}: processes use it (fuser -m shows them; --lazy does not wait)", dir.display()))
         }
         _ => Failure::new(format!("cannot unmount {}: {}", dir.display(), reason(&e))),
     })?;
-    if !args.lazy {
-        served::wait_until_closed(Path::new(&source), find::wait()?);
+    if !args.lazy && !served::wait_until_closed(Path::new(&source), wait) {
+        let (dir, seconds) = (dir.display(), wait.as_secs());
+        return Err(Failure::new(format!(
+            "{dir}: it is unmounted, but {source} is in use still after {seconds} s: the mount's process writes what \
+             it has, or another one has opened it (WELDFS_WAIT says how long this waits)"
+        )));
     }
     Ok(0)
 }

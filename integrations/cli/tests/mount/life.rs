@@ -74,6 +74,25 @@ fn a_mount_in_use_is_busy_and_a_lazy_end_waits_for_its_users() {
 }
 
 #[test]
+fn an_image_that_is_not_closed_in_time_is_told() {
+    if !usable("an_image_that_is_not_closed_in_time_is_told") {
+        return;
+    }
+    let place = Place::new("64M");
+    let mut mounted = place.mount(&[]);
+    fs::write(place.at("a"), "kept").expect("write");
+    // It is given no processor, as on a machine that is overloaded.
+    mounted.signal(Signal::STOP);
+    let (code, why) = fails(weldfs(["umount"]).env("WELDFS_WAIT", "1").arg(place.root()));
+    assert!(code == Some(1) && why.contains("in use still after 1 s"), "{why}");
+    assert!(!place.is_mounted(), "the directory is free");
+    mounted.signal(Signal::CONT);
+    assert_eq!(mounted.ends(), Some(0));
+    place.is_clean();
+    assert_eq!(ok(weldfs(["cat"]).arg(place.inside("/a"))), "kept");
+}
+
+#[test]
 fn a_signal_ends_it_in_order_and_whoever_uses_it_is_told() {
     if !usable("a_signal_ends_it_in_order_and_whoever_uses_it_is_told") {
         return;

@@ -3,7 +3,9 @@
 //! What a command may still write into is memory of its own here, which stays until all queues are gone: it is the
 //! command's until then.
 
-use super::{BUFFER, Calls, Client, File, Place, Value};
+mod gather;
+
+use super::{BUFFER, Calls, Client, File, Operand, Place, Value};
 use libc::{c_char, c_int, c_void};
 use std::mem::{replace, take};
 use std::ptr::{null, null_mut};
@@ -171,6 +173,9 @@ pub(super) struct Flight {
     stats: Vec<Box<[weldfs_stat]>>,
     /// Where submitted opens put their files.
     opened: Vec<Box<[File]>>,
+    /// Ranges of submitted programs, and where these say what they did.
+    operands: Vec<Box<[Operand]>>,
+    did: Vec<Box<[gather::Did]>>,
 }
 
 /// An object of the library, or NULL.

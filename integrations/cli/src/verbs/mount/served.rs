@@ -180,16 +180,19 @@ impl Behind {
     }
 }
 
-/// Waits until the process of a mount has let go of its image, if it was its own.
-pub fn wait_until_closed(source: &Path, most: Duration) {
+/// Waits until the process of a mount has let go of its image, if it was its own: whether it has.
+pub fn wait_until_closed(source: &Path, most: Duration) -> bool {
     if find::is_socket(source) {
-        return;
+        return true;
     }
     let until = Instant::now() + most;
-    while Instant::now() < until {
+    loop {
         match weldfs_storagefs::media::open(source, ImageKind::Block, OpenMode::ReadOnly) {
-            Err(weldfs_storagefs::media::OpenError::InUse { .. }) => std::thread::sleep(find::PAUSE),
-            _ => return,
+            Err(weldfs_storagefs::media::OpenError::InUse { .. }) if Instant::now() < until => {
+                std::thread::sleep(find::PAUSE);
+            }
+            Err(weldfs_storagefs::media::OpenError::InUse { .. }) => return false,
+            _ => return true,
         }
     }
 }
