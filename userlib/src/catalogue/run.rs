@@ -70,6 +70,8 @@ impl Raw<'_> {
     /// pool ranges, in order. Rooms are filled when it goes well, and only then (a pool buffer in any case): of what
     /// comes along with a refusal ([`Raw::verify_checksum`], [`Raw::modify_field`]) nothing is seen here. Errors: those
     /// of the operation; EINVAL for operands that are others than its ranges, E2BIG for one above the payload limit.
+    /// There is no form of it on the caller's processor: with [`Placement::Host`](super::Placement) it runs in the
+    /// device.
     ///
     /// ```
     /// # use weldfs::{Errno, File, Payload, catalogue::Operand, template::AppendAndSync};
