@@ -31,7 +31,7 @@ class Program:
         self.path = message["executable"]
         name, kind = message["target"]["name"], message["target"]["kind"][0]
         crate = self.folder.relative_to(ROOT).as_posix()
-        # `storagefs device`, `storagefs lib`, `integrations/cli bin`
+        # `storagefs/device device`, `storagefs/store lib`, `integrations/cli bin`
         self.name = f"{crate} {name if kind == 'test' else 'bin' if kind == 'bin' else 'lib'}"
 
 

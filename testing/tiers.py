@@ -30,11 +30,11 @@ SHORT = {
     "WELDFS_API_OPS": "60000",
 }
 # Programs that measure what tenants and cores get: they run with nothing beside them.
-ALONE = ["storagefs device", "scheduler it"]
+ALONE = ["storagefs/device device", "scheduler it"]
 # Programs that have a tier of their own.
 OWN = (
     "integrations/cli", "integrations/crash-harness", "integrations/hostile", "integrations/rocksdb",
-    "integrations/sqlite", "storagefs canary", "tidy", *ALONE,
+    "integrations/sqlite", "storagefs/device canary", "tidy", *ALONE,
 )
 
 
@@ -163,7 +163,7 @@ def loom(_full):
 
 def canary(_full):
     """planted bugs are found by the tier meant for each"""
-    programs.run(["storagefs canary", "integrations/crash-harness canary"])
+    programs.run(["storagefs/device canary", "integrations/crash-harness canary"])
 
 
 def programs_(full):

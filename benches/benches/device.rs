@@ -9,8 +9,8 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::sync::Arc;
 use weldfs::{At, Client, OpenFlags, OpenOptions};
+use weldfs_device::DeviceConfig;
 use weldfs_kernel_shim::{Embedded, Source};
-use weldfs_storagefs::device::DeviceConfig;
 
 fn device() -> Client {
     let embedded = Embedded::open(&Source::Ram(1 << 30), DeviceConfig::default()).expect("memory suffices");

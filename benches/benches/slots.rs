@@ -11,8 +11,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 use weldfs::{Client, Durability, File, OpenOptions, Placement};
+use weldfs_device::DeviceConfig;
 use weldfs_kernel_shim::{Embedded, ServeConfig, Server, Source};
-use weldfs_storagefs::device::DeviceConfig;
 
 /// Rounds, and commands of each kind and placement in one of them.
 const ROUNDS: usize = 101;

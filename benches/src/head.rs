@@ -2,7 +2,7 @@
 
 use std::io;
 use weldfs_journal::Medium;
-use weldfs_storagefs::superblock::Superblock;
+use weldfs_store::superblock::Superblock;
 
 /// Superblock copies and log.
 pub struct Head(Vec<(u64, Vec<u8>)>);

@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 use weldfs_ciscops::{At, Handle, Op, OpenFlags, RenameFlags};
+use weldfs_fs::driver::Direct;
 use weldfs_journal::{SystemClock, SystemRandom};
-use weldfs_storagefs::fs::driver::Direct;
-use weldfs_storagefs::geometry::GeometryOptions;
-use weldfs_storagefs::media::{self, ImageKind, OpenMode};
-use weldfs_storagefs::mount::{MkfsOptions, RecoveryReport, format};
-use weldfs_storagefs::store::{MountOptions, Store};
+use weldfs_media::{ImageKind, OpenMode};
+use weldfs_store::MountOptions;
+use weldfs_store::geometry::GeometryOptions;
+use weldfs_store::mount::{MkfsOptions, RecoveryReport, format};
 
 const SRC: u32 = 64 << 10;
 /// Files in one directory of the tree.
@@ -114,11 +114,11 @@ pub fn run(o: &Options, note: &mut dyn FnMut(&str)) -> io::Result<Report> {
 fn tree(folder: &Path, files: u64, o: &Options, note: &mut dyn FnMut(&str)) -> io::Result<Row> {
     // 16 KiB pages hold some 50 files with name and inode; half empty, copied once: 1.5 KiB per file is ample.
     let size = (o.log * 5 + files * 1536 + (512 << 20)).next_multiple_of(1 << 20);
-    let medium = media::create(&folder.join("image"), ImageKind::Pmem, size, false).map_err(other)?;
+    let medium = weldfs_media::create(&folder.join("image"), ImageKind::Pmem, size, false).map_err(other)?;
     let geometry = GeometryOptions { log_len: Some(o.log), ..Default::default() };
     let mkfs = MkfsOptions { geometry, ..Default::default() };
     format(&medium, &mkfs, &SystemClock, &SystemRandom).map_err(other)?;
-    let (store, _) = Store::mount(medium.clone(), options()).map_err(other)?;
+    let (store, _) = weldfs_fs::mount(medium.clone(), options()).map_err(other)?;
     let mut d = Direct::new(store, 1 << 20);
     build(&mut d, files)?;
     d.store().checkpoint().map_err(other)?;
@@ -129,7 +129,7 @@ fn tree(folder: &Path, files: u64, o: &Options, note: &mut dyn FnMut(&str)) -> i
     drop((d, journal));
     let head = Head::of(&*medium)?;
     drop(medium);
-    let open = || media::open(&folder.join("image"), ImageKind::Pmem, OpenMode::ReadWrite).map_err(other);
+    let open = || weldfs_media::open(&folder.join("image"), ImageKind::Pmem, OpenMode::ReadWrite).map_err(other);
     let mut all: Vec<(f64, f64, RecoveryReport)> = Vec::new();
     for round in 0..o.rounds {
         note(&format!("mount {} of {}", round + 1, o.rounds));
@@ -138,7 +138,7 @@ fn tree(folder: &Path, files: u64, o: &Options, note: &mut dyn FnMut(&str)) -> i
         let start = Instant::now();
         let medium = open()?;
         let mapped = start.elapsed();
-        let (store, report) = Store::mount(medium, options()).map_err(other)?;
+        let (store, report) = weldfs_fs::mount(medium, options()).map_err(other)?;
         all.push((start.elapsed().as_secs_f64() * 1000.0, mapped.as_secs_f64() * 1000.0, report));
         drop(store);
     }

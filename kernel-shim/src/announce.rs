@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use weldfs_storagefs::media;
 
 use crate::closer::Closer;
 
@@ -130,7 +129,7 @@ fn ask(image: &Path, meta: &Metadata) -> io::Result<Option<Found>> {
     }
     let peer = rustix::net::sockopt::socket_peercred(&socket)?;
     let pid = peer.pid.as_raw_nonzero().get().unsigned_abs();
-    let believed = match media::holder(image) {
+    let believed = match weldfs_media::holder(image) {
         Some(holder) => holder.pid == pid,
         // Where the kernel does not tell who holds the lock (another namespace): who could have taken it rightfully.
         None => {
@@ -157,7 +156,7 @@ mod tests {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
     use std::mem::MaybeUninit;
     use std::os::fd::AsFd;
-    use weldfs_storagefs::media::{ImageKind, OpenMode};
+    use weldfs_media::{ImageKind, OpenMode};
 
     /// Asks with a descriptor that takes seconds to close, and hangs up.
     fn ask_with_a_descriptor(image: &Path) -> std::net::TcpStream {
@@ -190,7 +189,7 @@ mod tests {
     fn what_takes_long_to_close_keeps_no_other_from_finding_the_device_nor_it_from_ending() {
         let dir = tempfile::tempdir().unwrap();
         let (image, socket) = (dir.path().join("i"), dir.path().join("s"));
-        let _lock = media::create(&image, ImageKind::Pmem, 256 << 10, false).unwrap();
+        let _lock = weldfs_media::create(&image, ImageKind::Pmem, 256 << 10, false).unwrap();
         let announced = Announcement::start(&image, &socket).unwrap();
         // Accepted at once or not: a caller that has hung up by then is the worse one.
         let held: Vec<_> = (0..4).map(|_| ask_with_a_descriptor(&image)).collect();
@@ -205,7 +204,7 @@ mod tests {
     fn the_holder_of_the_lock_is_found_and_nobody_else_is_believed() {
         let dir = tempfile::tempdir().unwrap();
         let (image, socket) = (dir.path().join("i"), dir.path().join("s"));
-        let lock = media::create(&image, ImageKind::Pmem, 256 << 10, false).unwrap();
+        let lock = weldfs_media::create(&image, ImageKind::Pmem, 256 << 10, false).unwrap();
         assert_eq!(device_of(&image).unwrap(), None, "nobody answers");
         let announced = Announcement::start(&image, &socket).unwrap();
         let found = Found { socket: dir.path().canonicalize().unwrap().join("s"), pid: std::process::id() };
@@ -231,7 +230,7 @@ mod tests {
         let believed = device_of(&image).unwrap();
         rustix::process::kill_process(rustix::process::Pid::from_child(&other), rustix::process::Signal::KILL).unwrap();
         other.wait().unwrap();
-        assert!(media::open(&image, ImageKind::Pmem, OpenMode::Snapshot).is_ok());
+        assert!(weldfs_media::open(&image, ImageKind::Pmem, OpenMode::Snapshot).is_ok());
         assert_eq!(believed, None);
         assert!(device_of(&dir.path().join("none")).is_err());
     }

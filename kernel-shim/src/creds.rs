@@ -10,8 +10,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weldfs_ciscops::Errno;
-use weldfs_storagefs::device::Identity;
-use weldfs_storagefs::fs::Cred;
+use weldfs_device::Identity;
+use weldfs_fs::Cred;
 
 /// Groups the kernel lets a process have (NGROUPS_MAX).
 const GROUPS_MAX: usize = 65_536;

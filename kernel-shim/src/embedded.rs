@@ -12,10 +12,10 @@ use std::sync::Arc;
 use weldfs::{AttachOptions, Claimed, Connector, Here, Placeholder, Process, QueueParts, SessionInfo, Transport};
 use weldfs_ciscops::attach::{Reply, Request};
 use weldfs_ciscops::{Cqe, Errno, Handle, Sqe};
+use weldfs_device::{Device, DeviceConfig, Identity, Seated};
+use weldfs_fs::Cred;
 use weldfs_locks::Mutex;
-use weldfs_storagefs::device::{Device, DeviceConfig, Identity, Seated};
-use weldfs_storagefs::fs::Cred;
-use weldfs_storagefs::store::Store;
+use weldfs_store::Store;
 
 use crate::ServeError;
 use crate::creds;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use weldfs_storagefs::device::ProfileError;
+use weldfs_device::ProfileError;
 
 /// Why a device could not be served or opened.
 #[derive(Debug, thiserror::Error)]

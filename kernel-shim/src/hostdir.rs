@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use weldfs::{AttachOptions, Connector, Transport};
-use weldfs_storagefs::device::hostdir::{HostDir, HostDirConfig};
-use weldfs_storagefs::fs::Cred;
+use weldfs_device::hostdir::{HostDir, HostDirConfig};
+use weldfs_fs::Cred;
 
 use crate::ServeError;
 use crate::creds::{self, StopRight};

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weldfs_ciscops::limits::WATCH_NS;
+use weldfs_device::{DeviceConfig, MediaModel, Profile, on_modelled};
 use weldfs_journal::{Medium, SystemClock, SystemRandom};
-use weldfs_storagefs::device::{DeviceConfig, MediaModel, Profile, on_modelled};
-use weldfs_storagefs::media::{self, ImageKind, OpenMode, RamMedium};
-use weldfs_storagefs::mount::{MkfsOptions, RecoveryReport, format};
-use weldfs_storagefs::store::{MountOptions, Store};
-use weldfs_storagefs::superblock::Superblock;
+use weldfs_media::{ImageKind, OpenMode, RamMedium};
+use weldfs_store::mount::{MkfsOptions, RecoveryReport, format};
+use weldfs_store::superblock::Superblock;
+use weldfs_store::{MountOptions, Store};
 
 use crate::ServeError;
 use crate::creds;
@@ -108,7 +108,7 @@ impl Taken {
             read_only,
             ..MountOptions::new(Arc::new(SystemClock), Arc::new(SystemRandom))
         };
-        let (store, recovery) = Store::mount(medium.clone(), options).map_err(|e| bad(&e))?;
+        let (store, recovery) = weldfs_fs::mount(medium.clone(), options).map_err(|e| bad(&e))?;
         if !recovery.clean {
             // Clients of a device that died may still answer from what it said (`storagefs::device::watches`).
             std::thread::sleep(Duration::from_nanos(WATCH_NS).saturating_sub(since.elapsed()));
@@ -152,11 +152,11 @@ impl Opened {
 /// Opens an image as the kind of medium its superblock says. Nothing is written here, and a file that holds no file
 /// system is only ever looked at.
 fn open_image(path: &Path, mode: OpenMode, flush: bool) -> Result<Arc<dyn Medium>, ServeError> {
-    let refused = |e: media::OpenError| match e {
-        media::OpenError::InUse { .. } => ServeError::InUse(e.to_string()),
+    let refused = |e: weldfs_media::OpenError| match e {
+        weldfs_media::OpenError::InUse { .. } => ServeError::InUse(e.to_string()),
         _ => ServeError::Image(e.to_string()),
     };
-    let look = media::open(path, ImageKind::Block, OpenMode::Snapshot).map_err(refused)?;
+    let look = weldfs_media::open(path, ImageKind::Block, OpenMode::Snapshot).map_err(refused)?;
     let (sb, _) = Superblock::load(&*look).map_err(|e| ServeError::Image(format!("{}: {e}", path.display())))?;
     drop(look);
     let kind = match (sb.medium_kind, flush) {
@@ -164,7 +164,7 @@ fn open_image(path: &Path, mode: OpenMode, flush: bool) -> Result<Arc<dyn Medium
         (MEDIUM_KIND_PMEM, false) => ImageKind::PmemNoFlush,
         _ => ImageKind::Block,
     };
-    media::open(path, kind, mode).map_err(refused)
+    weldfs_media::open(path, kind, mode).map_err(refused)
 }
 
 fn text(padded: &[u8]) -> String {

@@ -11,7 +11,7 @@ use weldfs_ciscops::attach::{
     Claimed, Hello, NewQueue, PlaceholdersReply, QueueReply, Reply, Request, Welcome, feature, negotiate,
 };
 use weldfs_ciscops::{Errno, Handle};
-use weldfs_storagefs::device::Identity;
+use weldfs_device::Identity;
 
 use crate::creds::{StopRight, governs};
 use crate::served::{Served, ServedSession};

@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use weldfs_ciscops::Errno;
 use weldfs_ciscops::attach::{Reply, kind};
+use weldfs_device::{Device, DeviceConfig, LogRate};
 use weldfs_locks::Mutex;
-use weldfs_storagefs::device::{Device, DeviceConfig, LogRate};
 
 use crate::ServeError;
 use crate::announce::{Announcement, device_of};

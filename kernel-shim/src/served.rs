@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use weldfs_ciscops::attach::{Reply, Request, Token, Welcome, medium};
 use weldfs_ciscops::{Cqe, Errno, Handle, Sqe};
+use weldfs_device::hostdir::{HostDir, HostSession};
+use weldfs_device::{Claimed, Departures, Device, DeviceFacts, Identity, QueueParts, Seated, Session};
 use weldfs_journal::MediumKind;
-use weldfs_storagefs::device::hostdir::{HostDir, HostSession};
-use weldfs_storagefs::device::{Claimed, Departures, Device, DeviceFacts, Identity, QueueParts, Seated, Session};
 
 /// What is served. Cloning shares it.
 #[derive(Clone)]
@@ -63,12 +63,12 @@ impl ServedSession {
     }
 
     /// A handle for what `fd` stands for.
-    /// See [`weldfs_storagefs::device::Session::share`].
+    /// See [`weldfs_device::Session::share`].
     pub fn share(&self, open: &[Handle]) -> Result<Vec<(u32, OwnedFd)>, Errno> {
         either!(self, s => s.share(open))
     }
 
-    /// See [`weldfs_storagefs::device::Session::claim`].
+    /// See [`weldfs_device::Session::claim`].
     pub fn claim(&self, fd: impl AsFd, anew: bool) -> Result<Claimed, Errno> {
         either!(self, s => s.claim(fd, anew))
     }

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use rustix::fs::Access;
 use weldfs::{AttachOptions, Client, ClientOptions, Connector, PerProcess, Process, SocketConnector, Transport};
 use weldfs_ciscops::Errno;
+use weldfs_device::DeviceConfig;
 use weldfs_locks::Mutex;
-use weldfs_storagefs::device::DeviceConfig;
-use weldfs_storagefs::media::{self, ImageKind, OpenMode};
-use weldfs_storagefs::superblock::Superblock;
+use weldfs_media::{ImageKind, OpenMode};
+use weldfs_store::superblock::Superblock;
 
 use crate::announce::device_of;
 use crate::embedded::Embedded;
@@ -145,7 +145,7 @@ fn serving(
     until: Instant,
 ) -> io::Result<Option<Client>> {
     let uuid = || {
-        let medium = media::open(image, ImageKind::Block, OpenMode::Snapshot).ok()?;
+        let medium = weldfs_media::open(image, ImageKind::Block, OpenMode::Snapshot).ok()?;
         Superblock::load(&*medium).ok().map(|(superblock, _)| superblock.uuid)
     };
     let to = |socket: PathBuf| connect(SocketConnector::of_image(socket, Some(meta.uid()), uuid()), options, until);

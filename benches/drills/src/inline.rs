@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use weldfs::{At, Client, Command, Durability, Handle, Op, PoolRange, Queue};
 use weldfs_ciscops::flags::{ChecksumKind, OpenFlags};
+use weldfs_device::DeviceConfig;
 use weldfs_kernel_shim::{Embedded, Source};
-use weldfs_storagefs::device::DeviceConfig;
 
 pub const KINDS: [&str; 6] = ["nop", "read", "append", "append_checksum_write", "open_write_close", "stat"];
 /// Operations before those that are counted.

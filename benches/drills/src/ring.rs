@@ -12,13 +12,13 @@ use weldfs_ciscops::{
     At, ChecksumState, Command, CqConsumer, Cqe, Durability, Handle, Modify, Op, Placement, PoolRange, QueueMemory,
     SharedRegion, SqProducer,
 };
+use weldfs_device::{Device, DeviceConfig, Session};
 use weldfs_fpga::config::{CardConfig, Reconfigure};
+use weldfs_fs::Cred;
 use weldfs_journal::{Clock, Medium, SystemRandom};
-use weldfs_storagefs::device::{Device, DeviceConfig, Session};
-use weldfs_storagefs::fs::Cred;
-use weldfs_storagefs::media::RamMedium;
-use weldfs_storagefs::mount::{MkfsOptions, format};
-use weldfs_storagefs::store::{MountOptions, Store};
+use weldfs_media::RamMedium;
+use weldfs_store::mount::{MkfsOptions, format};
+use weldfs_store::{MountOptions, Store};
 use zerocopy::IntoBytes;
 
 /// What there is to run. What ends with `_slot` has its checksum from a slot, by the kernel that is built in.
@@ -87,7 +87,7 @@ pub struct Drill {
 
 fn mount(medium: &Arc<dyn Medium>) -> Arc<Store> {
     let options = MountOptions::new(Arc::new(Monotonic(Instant::now())), Arc::new(SystemRandom));
-    Store::mount(medium.clone(), options).expect("it mounts").0
+    weldfs_fs::mount(medium.clone(), options).expect("it mounts").0
 }
 
 fn on(store: Arc<Store>, body: impl FnOnce(&mut Drill, &mut dyn FnMut() -> bool)) {

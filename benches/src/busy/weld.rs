@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weldfs::{At, ChecksumKind, Client, Command, Errno, Handle, OpenFlags, PoolRange, Queue, Ticket};
 use weldfs_ciscops::Op as Fused;
+use weldfs_device::DeviceConfig;
 use weldfs_kernel_shim::{Embedded, Source};
-use weldfs_storagefs::device::DeviceConfig;
 
 /// Operations in flight at most.
 const DEPTH_MAX: usize = 32;

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Instant;
 use weldfs_ciscops::{PoolRange, SharedRegion};
-use weldfs_storagefs::media::{ImageKind, create};
+use weldfs_media::{ImageKind, create};
 
 /// Blocks gone through in turn: more than the caches hold.
 const BLOCKS: u64 = 16_384;

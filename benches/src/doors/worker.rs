@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weldfs::{Client, Durability};
+use weldfs_device::DeviceConfig;
 use weldfs_kernel_shim::{Embedded, Source};
-use weldfs_storagefs::device::DeviceConfig;
 
 /// Names in the directory that is listed; in a quick run.
 const NAMES: (u64, u64) = (10_000, 500);

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 use weldfs::{AttachOptions, Client, ClientOptions, SocketConnector, TOKEN_VARIABLE};
+use weldfs_device::DeviceStats;
 use weldfs_scheduler::PolicyKind;
-use weldfs_storagefs::device::DeviceStats;
 
 /// A tenant of an experiment: one process.
 #[derive(Clone, PartialEq, Debug)]

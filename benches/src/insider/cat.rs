@@ -13,8 +13,8 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Instant;
 use weldfs::{Client, Direction, OpenFlags, VirtRange, VirtSpec};
+use weldfs_device::{DeviceConfig, Profile};
 use weldfs_kernel_shim::{Embedded, Source};
-use weldfs_storagefs::device::{DeviceConfig, Profile};
 
 /// What may cross the link, of the file's bytes.
 const WITHIN: f64 = 0.02;

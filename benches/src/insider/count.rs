@@ -1,7 +1,7 @@
 //! What a device counts, and where a run of a form differs from what it must have moved.
 
 use serde::Serialize;
-use weldfs_storagefs::device::Device;
+use weldfs_device::Device;
 
 /// Counters of a device that a form moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use weldfs::Client;
-use weldfs_storagefs::device::Device;
+use weldfs_device::Device;
 
 /// Bytes of a piece, about.
 pub(super) const PIECE: usize = 1 << 20;

@@ -43,9 +43,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weldfs::Client;
+use weldfs_device::{CardConfig, DeviceConfig};
 use weldfs_fpga::config::Reconfigure;
 use weldfs_kernel_shim::{Embedded, Source};
-use weldfs_storagefs::device::{CardConfig, DeviceConfig};
 
 /// What to run.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@
 use super::forms::{Form, Ran};
 use serde::Serialize;
 use std::time::Duration;
-use weldfs_storagefs::device::{Profile, ProfileError};
+use weldfs_device::{Profile, ProfileError};
 
 /// Bytes that a kernel's stream is wide, per clock.
 const WIDTH: f64 = 64.0;

@@ -17,8 +17,8 @@ use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::Arc;
 use weldfs::Client;
+use weldfs_device::DeviceConfig;
 use weldfs_kernel_shim::{Embedded, Source};
-use weldfs_storagefs::device::DeviceConfig;
 
 /// Bytes of the log in the steady phase: so small that ten log lengths do not take long.
 const STEADY_LOG: u64 = 4 << 20;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 use weldfs::{Client, Durability, OpenOptions};
+use weldfs_device::DeviceConfig;
 use weldfs_kernel_shim::{Embedded, Opened, Source};
-use weldfs_storagefs::device::DeviceConfig;
 
 /// Who recovers. See the module above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -8,12 +8,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weldfs_ciscops::{At, ChecksumKind, Handle, Op, OpenFlags, TxnMode};
+use weldfs_fs::driver::Direct;
 use weldfs_journal::{Medium, RecordHead, RecordKind, SystemClock, SystemRandom, Verdict};
-use weldfs_storagefs::fs::driver::Direct;
-use weldfs_storagefs::media::{self, ImageKind, OpenMode};
-use weldfs_storagefs::mount::{MkfsOptions, format};
-use weldfs_storagefs::store::{MountOptions, Store};
-use weldfs_storagefs::superblock::Superblock;
+use weldfs_media::{ImageKind, OpenMode};
+use weldfs_store::MountOptions;
+use weldfs_store::mount::{MkfsOptions, format};
+use weldfs_store::superblock::Superblock;
 
 const SRC: u32 = 1 << 20;
 /// Bytes copied at a time.
@@ -28,7 +28,7 @@ fn options() -> MountOptions {
 }
 
 fn mount(medium: &Arc<dyn Medium>) -> io::Result<Direct> {
-    let (store, _) = Store::mount(medium.clone(), options()).map_err(other)?;
+    let (store, _) = weldfs_fs::mount(medium.clone(), options()).map_err(other)?;
     Ok(Direct::new(store, 4 << 20))
 }
 
@@ -60,7 +60,7 @@ impl Images {
         }
         // Ample: near full a checkpoint would come between and take what is to be captured.
         let size = files as u64 * RECORDS * RECORD * 2 + (96 << 20);
-        let medium = media::create(&folder.join("whole"), ImageKind::Pmem, size, false).map_err(other)?;
+        let medium = weldfs_media::create(&folder.join("whole"), ImageKind::Pmem, size, false).map_err(other)?;
         format(&medium, &MkfsOptions::default(), &SystemClock, &SystemRandom).map_err(other)?;
         let mut d = mount(&medium)?;
         for i in 0..files {
@@ -96,7 +96,7 @@ impl Images {
         }
         let target = self.folder.join("image");
         copy(&self.folder.join("whole"), &target)?;
-        let medium = media::open(&target, ImageKind::Pmem, OpenMode::ReadWrite).map_err(other)?;
+        let medium = weldfs_media::open(&target, ImageKind::Pmem, OpenMode::ReadWrite).map_err(other)?;
         let crashed = |point| {
             let found = self.crashed.iter().find(|(p, _)| *p == point);
             found.map(|(_, head)| head).ok_or_else(|| other("no such crash point"))

@@ -21,7 +21,7 @@ mod sync {
     }
 }
 
-#[path = "../../../storagefs/src/device/starved.rs"]
+#[path = "../../../storagefs/device/src/starved.rs"]
 mod starved;
 
 use starved::Starved;

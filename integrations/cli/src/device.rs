@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 use weldfs::Client;
+use weldfs_device::DeviceConfig;
 use weldfs_kernel_shim::{Embedded, Opened, ServeError, Source};
-use weldfs_storagefs::device::DeviceConfig;
-use weldfs_storagefs::mount::RecoveryReport;
+use weldfs_store::mount::RecoveryReport;
 
 /// What a verb is going to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use weldfs::{AttachOptions, Client, ClientOptions, Errno, SocketConnector};
 use weldfs_journal::Medium;
 use weldfs_kernel_shim::announce::{Found, device_of};
-use weldfs_storagefs::media::{self, ImageKind, OpenError, OpenMode};
-use weldfs_storagefs::superblock::Superblock;
+use weldfs_media::{ImageKind, OpenError, OpenMode};
+use weldfs_store::superblock::Superblock;
 
 /// Between two looks at what is waited for.
 pub const PAUSE: Duration = Duration::from_millis(10);
@@ -69,7 +69,7 @@ pub fn connector(device: &Path, socket: &Path) -> io::Result<SocketConnector> {
 
 /// The UUID of an image that can be read, whoever has it open.
 fn uuid_of(image: &Path) -> Option<[u8; 16]> {
-    let medium = media::open(image, ImageKind::Block, OpenMode::Snapshot).ok()?;
+    let medium = weldfs_media::open(image, ImageKind::Block, OpenMode::Snapshot).ok()?;
     Superblock::load(&*medium).ok().map(|(superblock, _)| superblock.uuid)
 }
 
@@ -84,7 +84,7 @@ pub fn is_gone(e: &io::Error) -> bool {
 pub fn medium(image: &Path, kind: ImageKind, mode: OpenMode) -> Result<Arc<dyn Medium>, Failure> {
     let until = Instant::now() + wait()?;
     loop {
-        match media::open(image, kind, mode) {
+        match weldfs_media::open(image, kind, mode) {
             Err(OpenError::InUse { .. }) if Instant::now() < until => std::thread::sleep(PAUSE),
             opened => return opened.map_err(|e| Failure::new(e.to_string())),
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use weldfs::Client;
-use weldfs_storagefs::device::DeviceStats;
+use weldfs_device::DeviceStats;
 
 /// The device's counters; `detail`: bits of `weldfs_ciscops::attach::detail`.
 pub fn stats(client: &Client, place: &Path, detail: u32) -> Result<DeviceStats, Failure> {

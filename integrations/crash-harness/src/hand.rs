@@ -9,11 +9,11 @@ use weldfs_ciscops::{
     At, ChecksumKind, Direction, FallocMode, Handle, Modify, Op, OpenFlags, PoolRange, RenameFlags, StatBody, TxnMode,
     VirtRange, VirtSpec, XattrFlags, dirent,
 };
+use weldfs_fs::driver::Direct;
 use weldfs_journal::{ManualClock, Medium, SeededRandom};
-use weldfs_storagefs::fs::driver::Direct;
-use weldfs_storagefs::geometry::GeometryOptions;
-use weldfs_storagefs::mount::{MkfsOptions, format};
-use weldfs_storagefs::store::{MountOptions, Store};
+use weldfs_store::geometry::GeometryOptions;
+use weldfs_store::mount::{MkfsOptions, format};
+use weldfs_store::{MountOptions, Store};
 use zerocopy::FromBytes;
 
 /// Bytes of the pool: operands in the first half, results in the second.
@@ -70,7 +70,7 @@ pub fn small_mount(seed: u64) -> MountOptions {
 pub fn fresh(medium: &Arc<dyn Medium>, options: &MkfsOptions, seed: u64) -> Result<Hand, String> {
     let (clock, random) = (ManualClock::new(1_700_000_000_000_000_000), SeededRandom::new(seed));
     format(medium, options, &clock, &random).map_err(|e| format!("format: {e}"))?;
-    let (store, _) = Store::mount(medium.clone(), small_mount(seed + 1)).map_err(|e| format!("mount: {e}"))?;
+    let (store, _) = weldfs_fs::mount(medium.clone(), small_mount(seed + 1)).map_err(|e| format!("mount: {e}"))?;
     Ok(Hand::new(store))
 }
 

@@ -11,9 +11,9 @@ use weldfs_ciscops::{
     AccessMask, At, ChecksumKind, Command, FallocMode, Handle, InodeNo, Modify, Op, OpenFlags, PoolRange, RenameFlags,
     SetAttrBody, SetAttrMask, StatBody, TxnMode, Whence, WireTime, XattrFlags, dirent,
 };
-use weldfs_storagefs::fs::Cred;
-use weldfs_storagefs::fs::driver::Direct;
-use weldfs_storagefs::store::Store;
+use weldfs_fs::Cred;
+use weldfs_fs::driver::Direct;
+use weldfs_store::Store;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Bytes of the pool unless told otherwise.

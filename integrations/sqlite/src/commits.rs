@@ -196,8 +196,8 @@ fn shown(doing: &str, database: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::name::Name;
+    use weldfs_device::DeviceConfig;
     use weldfs_kernel_shim::{Embedded, Source};
-    use weldfs_storagefs::device::DeviceConfig;
 
     #[test]
     fn a_sync_that_is_owed_from_before_puts_no_other_one_off() {

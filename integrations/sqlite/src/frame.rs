@@ -244,8 +244,8 @@ impl Guess {
 mod tests {
     use super::*;
     use weldfs::{Client, OpenOptions};
+    use weldfs_device::DeviceConfig;
     use weldfs_kernel_shim::{Embedded, Source};
-    use weldfs_storagefs::device::DeviceConfig;
 
     const PAGE: usize = 4096;
 

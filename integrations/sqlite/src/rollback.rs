@@ -170,8 +170,8 @@ impl Io for Rollback {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weldfs_device::DeviceConfig;
     use weldfs_kernel_shim::{Embedded, Source};
-    use weldfs_storagefs::device::DeviceConfig;
 
     fn opened(path: &str) -> (Client, Rollback) {
         let embedded = Embedded::open(&Source::Ram(64 << 20), DeviceConfig::default()).unwrap();

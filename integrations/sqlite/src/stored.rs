@@ -483,8 +483,8 @@ mod tests {
     use super::*;
     use crate::rollback;
     use weldfs::{Client, OpenOptions};
+    use weldfs_device::DeviceConfig;
     use weldfs_kernel_shim::{Embedded, Source};
-    use weldfs_storagefs::device::DeviceConfig;
 
     fn connection(device: &Arc<Device>) -> Box<Stored> {
         let name = Name { target: "d.img".into(), path: b"/a.db".to_vec() };

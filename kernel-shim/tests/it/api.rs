@@ -10,8 +10,8 @@ use weldfs::{
     AccessMask, At, Change, Client, Errno, FallocMode, Handle, LockKind, LockSpace, OpenFlags, OpenOptions,
     RenameFlags, SetAttrBody, SetAttrMask, Whence, WireTime, XattrFlags,
 };
+use weldfs_device::{DeviceConfig, Totals};
 use weldfs_kernel_shim::{Embedded, Source};
-use weldfs_storagefs::device::{DeviceConfig, Totals};
 
 fn device() -> (Embedded, Client) {
     let config = DeviceConfig { cores: 2, ..DeviceConfig::default() };

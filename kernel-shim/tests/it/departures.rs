@@ -9,9 +9,9 @@ use weldfs::{
     At, AttachOptions, Client, Connector, Errno, Handle, LockKind, LockSpace, Op, OpenFlags, OpenOptions, PoolRange,
     Queue, SocketConnector, Transport,
 };
+use weldfs_device::DeviceConfig;
+use weldfs_device::hostdir::HostDirConfig;
 use weldfs_kernel_shim::{Embedded, HostDirServer, ServeConfig, Server, SocketAt, Source};
-use weldfs_storagefs::device::DeviceConfig;
-use weldfs_storagefs::device::hostdir::HostDirConfig;
 
 const SOCKET: &str = "WELDFS_TEST_DEPARTING_SOCKET";
 const ROUND: &str = "WELDFS_TEST_DEPARTING_ROUND";

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use weldfs::{AttachOptions, Client, Command, Connector, Op, Queue};
+use weldfs_device::DeviceConfig;
 use weldfs_kernel_shim::{Embedded, Source};
-use weldfs_storagefs::device::DeviceConfig;
 
 fn device(cores: usize) -> Embedded {
     Embedded::open(&Source::Ram(64 << 20), DeviceConfig { cores, ..DeviceConfig::default() }).unwrap()

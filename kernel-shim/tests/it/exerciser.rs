@@ -11,8 +11,8 @@ use weldfs::{
     At, Change, Client, Durability, Errno, FallocMode, File, OpenFlags, OpenOptions, Payload, Room, SocketConnector,
     Whence,
 };
+use weldfs_device::DeviceConfig;
 use weldfs_kernel_shim::{Embedded, ServeConfig, Server, Source};
-use weldfs_storagefs::device::DeviceConfig;
 
 /// Operations, half of them on each kind of device.
 const OPS: u64 = 1_000_000;

@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use weldfs::{Client, Durability, Errno, File, OpenOptions};
+use weldfs_device::DeviceConfig;
 use weldfs_journal::{Lsn, Medium, SeededRandom, SystemClock};
 use weldfs_kernel_shim::{Embedded, ServeConfig, ServeError, Server, Source};
-use weldfs_storagefs::device::DeviceConfig;
-use weldfs_storagefs::fsck::fsck;
-use weldfs_storagefs::geometry::GeometryOptions;
-use weldfs_storagefs::media::{
+use weldfs_media::{
     CowImage, CowMedium, CrashModel, FaultKind, FaultOn, FaultPlan, FaultyMedium, RecordingMedium, Replayer,
 };
-use weldfs_storagefs::mount::{MkfsOptions, format};
-use weldfs_storagefs::store::{MountOptions, Store};
+use weldfs_store::fsck::fsck;
+use weldfs_store::geometry::GeometryOptions;
+use weldfs_store::mount::{MkfsOptions, format};
+use weldfs_store::{MountOptions, Store};
 
 const CLIENTS: usize = 4;
 const IMAGE: usize = 16 << 20;
@@ -48,7 +48,7 @@ impl Rig {
         fresh.read(0, &mut bytes).unwrap();
         let recording = Arc::new(RecordingMedium::from_bytes(bytes, model));
         let faulty = Arc::new(FaultyMedium::new(recording.clone()));
-        let (store, _) = Store::mount(faulty.clone(), options(false)).unwrap();
+        let (store, _) = weldfs_fs::mount(faulty.clone(), options(false)).unwrap();
         let device = Embedded::over(store.clone(), DeviceConfig::default()).unwrap();
         Rig { recording, faulty, store, device }
     }
@@ -92,7 +92,7 @@ fn verify(image: Vec<u8>, model: CrashModel, acknowledged: &[u64], plan: FaultPl
     let medium: Arc<dyn Medium> = Arc::new(CowMedium::new(CowImage::new(image), model));
     let report = fsck(medium.clone(), options(true), true).expect("readable");
     assert!(report.clean, "{plan:?}: {:#?}", report.problems);
-    let (store, _) = Store::mount(medium, options(false)).unwrap_or_else(|e| panic!("{plan:?}: {e}"));
+    let (store, _) = weldfs_fs::mount(medium, options(false)).unwrap_or_else(|e| panic!("{plan:?}: {e}"));
     let device = Embedded::over(store.clone(), DeviceConfig::default()).unwrap();
     let client = Client::with(Arc::new(device.clone())).expect("attach");
     for (c, sure) in acknowledged.iter().enumerate() {

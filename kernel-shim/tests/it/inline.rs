@@ -11,11 +11,11 @@ use weldfs::{
 use weldfs_ciscops::flags::OpenFlags;
 use weldfs_ciscops::ring::word::SQ_TAIL;
 use weldfs_ciscops::{Handle, SharedRegion, Sqe};
+use weldfs_device::{Device, DeviceConfig, Seated};
 use weldfs_journal::{SeededRandom, SystemClock};
 use weldfs_kernel_shim::{Embedded, Source};
-use weldfs_storagefs::device::{Device, DeviceConfig, Seated};
-use weldfs_storagefs::media::{ImageKind, create};
-use weldfs_storagefs::mount::{MkfsOptions, format};
+use weldfs_media::{ImageKind, create};
+use weldfs_store::mount::{MkfsOptions, format};
 
 const FLAGS: OpenFlags = OpenFlags::WRITE.union(OpenFlags::READ).union(OpenFlags::CREATE);
 

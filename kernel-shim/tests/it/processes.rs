@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weldfs::{Client, OpenOptions, SocketConnector};
+use weldfs_device::DeviceConfig;
 use weldfs_journal::{SystemClock, SystemRandom};
 use weldfs_kernel_shim::{Embedded, ServeConfig, ServeError, Server, Source};
-use weldfs_storagefs::device::DeviceConfig;
-use weldfs_storagefs::media::{self, ImageKind, OpenMode};
-use weldfs_storagefs::mount::{MkfsOptions, format};
+use weldfs_media::{ImageKind, OpenMode};
+use weldfs_store::mount::{MkfsOptions, format};
 
 const PART: &str = "WELDFS_TEST_PART";
 const SOCKET: &str = "WELDFS_TEST_SOCKET";
@@ -43,7 +43,7 @@ fn play(part: &str, socket: &Path, image: Option<&Path>) -> Child {
 
 fn make_image(dir: &Path, kind: ImageKind) -> PathBuf {
     let path = dir.join("image");
-    let medium = media::create(&path, kind, 64 << 20, false).unwrap();
+    let medium = weldfs_media::create(&path, kind, 64 << 20, false).unwrap();
     format(&medium, &MkfsOptions { label: "test".into(), ..MkfsOptions::default() }, &SystemClock, &SystemRandom)
         .unwrap();
     path
@@ -105,7 +105,7 @@ fn a_device_that_was_stopped_has_let_go_of_its_image() {
         // At once, and for writing. (A process that another test is starting has a copy of every descriptor, and so of
         // the image's lock, until it runs its program: that is rare, and over in a moment.)
         let start = Instant::now();
-        while let Err(e) = media::open(&image, ImageKind::Pmem, OpenMode::ReadWrite) {
+        while let Err(e) = weldfs_media::open(&image, ImageKind::Pmem, OpenMode::ReadWrite) {
             assert!(start.elapsed() < Duration::from_secs(2), "{e}");
             std::thread::sleep(Duration::from_millis(1));
             late += 1;

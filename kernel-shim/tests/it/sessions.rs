@@ -10,11 +10,11 @@ use weldfs::{
 };
 use weldfs_ciscops::limits;
 use weldfs_ciscops::program::text::parse;
+use weldfs_device::{DeviceConfig, Profile, Usage};
 use weldfs_journal::{SystemClock, SystemRandom};
 use weldfs_kernel_shim::{Embedded, Source};
-use weldfs_storagefs::device::{DeviceConfig, Profile, Usage};
-use weldfs_storagefs::media::{self, ImageKind};
-use weldfs_storagefs::mount::{MkfsOptions, format};
+use weldfs_media::ImageKind;
+use weldfs_store::mount::{MkfsOptions, format};
 use zerocopy::IntoBytes;
 
 fn device(cores: usize) -> Embedded {
@@ -277,7 +277,7 @@ fn a_completion_says_which_steps_stand_in_both_modes() {
     let mut q = Queue::new(a.new_queue(8, 1 << 16).unwrap(), a.clone()).unwrap();
     let (path, src) = (q.stage(b"/new").unwrap(), q.stage(b"x").unwrap());
     let flags = OpenFlags::WRITE | OpenFlags::CREATE;
-    let at = At::Offset(weldfs_storagefs::fs::FILE_BYTES_MAX);
+    let at = At::Offset(weldfs_fs::FILE_BYTES_MAX);
     let op = Op::OpenWriteClose { base: Handle::ROOT, path, flags, mode: 0o600, at, src };
     let look = Op::StatPath { base: Handle::ROOT, path, nofollow: true, out: q.alloc(256).unwrap() };
     for (mode, stands, exists) in [(TxnMode::Macro, 0, Errno::NOENT.0), (TxnMode::Micro, 1, 0)] {
@@ -351,7 +351,7 @@ fn one_fused_write_is_one_command_one_payload_copy() {
 
 #[test]
 fn files_opened_and_closed_one_after_the_other_never_meet_the_limit_of_open_ones() {
-    let tenants = weldfs_storagefs::device::TenantsConfig::parse("[default.limits]\nhandles = 64\n").unwrap();
+    let tenants = weldfs_device::TenantsConfig::parse("[default.limits]\nhandles = 64\n").unwrap();
     let config = DeviceConfig { tenants, ..DeviceConfig::default() };
     let embedded = Embedded::open(&Source::Ram(64 << 20), config).unwrap();
     let session = attach(&embedded);
@@ -480,7 +480,7 @@ fn what_a_dead_client_had_asked_is_dropped_and_what_it_had_changed_is_done() {
 fn an_image_that_was_not_closed_cleanly_is_served_when_no_client_relies_on_its_last_device() {
     let dir = tempfile::tempdir().unwrap();
     let (image, left) = (dir.path().join("image"), dir.path().join("left"));
-    let medium = media::create(&image, ImageKind::Pmem, 64 << 20, false).unwrap();
+    let medium = weldfs_media::create(&image, ImageKind::Pmem, 64 << 20, false).unwrap();
     format(&medium, &MkfsOptions::default(), &SystemClock, &SystemRandom).unwrap();
     // Children of other tests have the image's lock, too, until their exec.
     medium.let_go();
@@ -500,7 +500,7 @@ fn an_image_that_was_not_closed_cleanly_is_served_when_no_client_relies_on_its_l
 fn a_device_ends_within_seconds_whatever_its_clients_have_asked() {
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("image");
-    let medium = media::create(&image, ImageKind::Pmem, 64 << 20, false).unwrap();
+    let medium = weldfs_media::create(&image, ImageKind::Pmem, 64 << 20, false).unwrap();
     format(&medium, &MkfsOptions::default(), &SystemClock, &SystemRandom).unwrap();
     // Children of other tests have the image's lock, too, until their exec.
     medium.let_go();

@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use weldfs::{Client, Durability, OpenOptions};
+use weldfs_device::DeviceConfig;
 use weldfs_journal::{SystemClock, SystemRandom};
 use weldfs_kernel_shim::{Embedded, Source};
-use weldfs_storagefs::device::DeviceConfig;
-use weldfs_storagefs::geometry::GeometryOptions;
-use weldfs_storagefs::media::{self, ImageKind};
-use weldfs_storagefs::mount::{MkfsOptions, format};
+use weldfs_media::ImageKind;
+use weldfs_store::geometry::GeometryOptions;
+use weldfs_store::mount::{MkfsOptions, format};
 
 const IMAGE: &str = "WELDFS_TEST_KILLED_IMAGE";
 const WRITERS: usize = 3;
@@ -84,7 +84,7 @@ fn what_completed_survives(kind: ImageKind) {
     for (round, enough) in [40, 300, 900].into_iter().enumerate() {
         let dir = tempfile::tempdir().unwrap();
         let image: PathBuf = dir.path().join("image");
-        let medium = media::create(&image, kind, 64 << 20, false).unwrap();
+        let medium = weldfs_media::create(&image, kind, 64 << 20, false).unwrap();
         // A log of some laps.
         let geometry = GeometryOptions { log_len: Some(2 << 20), ..GeometryOptions::default() };
         let options = MkfsOptions { geometry, ..MkfsOptions::default() };

@@ -13,8 +13,8 @@ use std::ffi::CString;
 use std::ptr::{null, null_mut};
 use std::sync::{Arc, OnceLock};
 use weldfs_c::{weldfs_client, weldfs_entry, weldfs_info, weldfs_space, weldfs_stat, weldfs_time, wrap};
+use weldfs_device::DeviceConfig;
 use weldfs_kernel_shim::{Embedded, Source};
-use weldfs_storagefs::device::DeviceConfig;
 
 /// See the module.
 pub const TARGET: Target = Target {

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use weldfs_ciscops::{At, FallocMode, Handle, Op, OpenFlags, RenameFlags, TxnMode};
 use weldfs_crash_harness::hand::{Hand, fresh, small_layout};
 use weldfs_journal::Medium;
-use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel};
-use weldfs_storagefs::outcomes::Identity;
+use weldfs_media::{CowImage, CowMedium, CrashModel};
+use weldfs_store::outcomes::Identity;
 
 /// Bytes of an image.
 const IMAGE_BYTES: usize = 4 << 20;

@@ -7,7 +7,7 @@
 use super::base::*;
 use crate::cursor::Cursor;
 use std::collections::{BTreeMap, BTreeSet};
-use weldfs_storagefs::media::CowImage;
+use weldfs_media::CowImage;
 
 /// Edits applied of one input.
 const EDITS_MAX: u8 = 24;

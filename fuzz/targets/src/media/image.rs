@@ -11,11 +11,11 @@ use std::sync::atomic::AtomicBool;
 use weldfs_ciscops::dirent::dtype;
 use weldfs_ciscops::{At, FallocMode, Handle, Op, OpenFlags, PoolRange, RenameFlags, StatBody};
 use weldfs_crash_harness::hand::{Hand, small_mount};
-use weldfs_storagefs::fsck::{FsckReport, fsck};
-use weldfs_storagefs::media::{CowImage, CowMedium};
-use weldfs_storagefs::mount::RecoveryReport;
-use weldfs_storagefs::scrub::{ScrubOptions, scrub};
-use weldfs_storagefs::store::{MountOptions, Store};
+use weldfs_media::{CowImage, CowMedium};
+use weldfs_store::fsck::{FsckReport, fsck};
+use weldfs_store::mount::RecoveryReport;
+use weldfs_store::scrub::{ScrubOptions, scrub};
+use weldfs_store::{MountOptions, Store};
 
 /// See the module.
 pub const TARGET: Target = Target {
@@ -69,7 +69,7 @@ fn run(data: &[u8]) {
 fn mount(medium: &Arc<CowMedium>, read_only: bool) -> Result<(Arc<Store>, RecoveryReport), String> {
     let before = medium.image().digest();
     let options = MountOptions { read_only, ..small_mount(11) };
-    Store::mount(medium.clone(), options).map_err(|e| {
+    weldfs_fs::mount(medium.clone(), options).map_err(|e| {
         let said = e.to_string();
         assert!(!said.is_empty() && !said.contains('\n'), "one sentence: {said}");
         assert!(!read_only || before == medium.image().digest(), "a read-only mount changed the image: {said}");
@@ -259,7 +259,7 @@ fn seeds() -> Vec<Seed> {
     all.extend(regressions());
     // A record of each kind of effect behind the log of the first image.
     for (i, effect) in super::values::every_effect().iter().enumerate() {
-        let payload = weldfs_storagefs::effect::encode(std::slice::from_ref(effect));
+        let payload = weldfs_store::effect::encode(std::slice::from_ref(effect));
         let edit = [&[8, 3, 1, 0, 0, 0][..], &(payload.len() as u16).to_le_bytes(), &payload].concat();
         all.push((format!("effect-{i:02}"), [&[3, 0, 1][..], &edit, &[11], &work].concat()));
     }
@@ -275,11 +275,11 @@ fn regressions() -> Vec<Seed> {
         (format!("once-{name}"), [&[3, 2, edits.len() as u8][..], &edits.concat(), work].concat())
     };
     let inode = |mode: u32, links: u8, parent: u8| {
-        let rec = weldfs_storagefs::record::InodeRec {
+        let rec = weldfs_store::record::InodeRec {
             mode,
             nlink: links.into(),
             parent: weldfs_ciscops::InodeNo(parent.into()),
-            ..weldfs_storagefs::record::InodeRec::empty(weldfs_ciscops::InodeNo(0))
+            ..weldfs_store::record::InodeRec::empty(weldfs_ciscops::InodeNo(0))
         };
         rec.to_value()
     };

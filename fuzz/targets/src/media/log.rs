@@ -9,7 +9,7 @@ use weldfs_journal::{
     BLOCK, Journal, JournalConfig, LogArea, Lsn, ManualClock, Medium, RecordHead, ScanReport, SeededRandom, Segment,
     SegmentTable, Verdict, scan,
 };
-use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel};
+use weldfs_media::{CowImage, CowMedium, CrashModel};
 
 /// See the module.
 pub const TARGET: Target = Target {

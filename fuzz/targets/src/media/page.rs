@@ -6,12 +6,12 @@ use crate::cursor::Cursor;
 use crate::{Seed, Target};
 use std::sync::Arc;
 use weldfs_journal::{BlockNo, Lsn, Medium};
-use weldfs_storagefs::geometry::Geometry;
-use weldfs_storagefs::media::RamMedium;
-use weldfs_storagefs::superblock::RawSuperblock;
-use weldfs_storagefs::tree::page::{blank, page_crc};
-use weldfs_storagefs::tree::{Key, Page, PageRef, PageType, Pages, Tree, TreeRoot, WalkEvent};
-use weldfs_storagefs::zone::Zone;
+use weldfs_media::RamMedium;
+use weldfs_store::geometry::Geometry;
+use weldfs_store::superblock::RawSuperblock;
+use weldfs_store::tree::page::{blank, page_crc};
+use weldfs_store::tree::{Key, Page, PageRef, PageType, Pages, Tree, TreeRoot, WalkEvent};
+use weldfs_store::zone::Zone;
 use zerocopy::FromBytes;
 
 /// See the module.

@@ -5,8 +5,8 @@ use crate::cursor::Cursor;
 use crate::{Seed, Target};
 use std::sync::LazyLock;
 use weldfs_journal::BlockNo;
-use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel};
-use weldfs_storagefs::superblock::{RawSuperblock, Superblock};
+use weldfs_media::{CowImage, CowMedium, CrashModel};
+use weldfs_store::superblock::{RawSuperblock, Superblock};
 use zerocopy::FromBytes;
 
 /// See the module.

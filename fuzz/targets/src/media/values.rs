@@ -9,16 +9,16 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use weldfs_ciscops::{InodeNo, Outcome};
 use weldfs_journal::{BlockNo, Lsn};
-use weldfs_storagefs::alloc::Bitmap;
-use weldfs_storagefs::codec::DecodeError;
-use weldfs_storagefs::effect::{self, AttrDelta, BlockState, Effect};
-use weldfs_storagefs::geometry::{Geometry, GeometryOptions};
-use weldfs_storagefs::micro::open::{Gather, OpenTxn};
-use weldfs_storagefs::micro::{Begin, Commit, End};
-use weldfs_storagefs::outcomes::{ClientRec, Identity, OutcomeRec, Page, bound_from_value, bound_to_value};
-use weldfs_storagefs::overlay::window;
-use weldfs_storagefs::record::{Dirent, InodeRec, ReclaimRec, Time, Xattr};
-use weldfs_storagefs::tree::{Key, kind};
+use weldfs_store::alloc::Bitmap;
+use weldfs_store::codec::DecodeError;
+use weldfs_store::effect::{self, AttrDelta, BlockState, Effect};
+use weldfs_store::geometry::{Geometry, GeometryOptions};
+use weldfs_store::micro::open::{Gather, OpenTxn};
+use weldfs_store::micro::{Begin, Commit, End};
+use weldfs_store::outcomes::{ClientRec, Identity, OutcomeRec, Page, bound_from_value, bound_to_value};
+use weldfs_store::overlay::window;
+use weldfs_store::record::{Dirent, InodeRec, ReclaimRec, Time, Xattr};
+use weldfs_store::tree::{Key, kind};
 
 /// See the module.
 pub const TARGET: Target = Target {

@@ -12,11 +12,10 @@ use weldfs_ciscops::{
     SessionLimits, Sqe, TxnMode, XattrFlags, validate,
 };
 use weldfs_crash_harness::hand::small_mount;
+use weldfs_fs::driver::Direct;
 use weldfs_journal::Medium;
-use weldfs_storagefs::fs::driver::Direct;
-use weldfs_storagefs::fsck::fsck;
-use weldfs_storagefs::media::CowMedium;
-use weldfs_storagefs::store::Store;
+use weldfs_media::CowMedium;
+use weldfs_store::fsck::fsck;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Bytes of the pool. A command may ask for as many, and no more.
@@ -37,7 +36,7 @@ fn run(data: &[u8]) {
     let mut data = Cursor(data);
     let base = &bases()[usize::from(data.u8()) % bases().len()];
     let medium = Arc::new(CowMedium::new(base.image.clone(), base.model));
-    let (store, _) = Store::mount(medium.clone(), small_mount(11)).expect("a sound image mounts");
+    let (store, _) = weldfs_fs::mount(medium.clone(), small_mount(11)).expect("a sound image mounts");
     let mut device = Direct::new(store, POOL as usize);
     for _ in 0..data.u8() % (COMMANDS_MAX + 1) {
         let sqe = Sqe::read_from_bytes(&data.array::<64>()).expect("an SQE has 64 bytes");

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use weldfs_benches::busy::company::Kind;
 use weldfs_benches::chosen::Failed;
 use weldfs_benches::{base, commit, fairness, floor, mount, peers::Peer, recovery, stall};
-use weldfs_storagefs::device::PolicyKind;
+use weldfs_device::PolicyKind;
 
 /// Arguments of `weldfs bench`.
 #[derive(clap::Args, Debug)]

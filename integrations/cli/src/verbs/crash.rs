@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use weldfs_crash_harness::states::generate::ModeChoice;
 use weldfs_crash_harness::states::report::Report;
 use weldfs_crash_harness::states::run::{Config, JOBS_MAX, Nothing, Progress, Set, run as run_states};
-use weldfs_storagefs::media::CrashModel;
+use weldfs_media::CrashModel;
 
 /// Exit code when a state was bad.
 const BAD: u8 = 1;

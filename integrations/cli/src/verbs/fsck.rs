@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weldfs_journal::{SystemClock, SystemRandom};
 use weldfs_kernel_shim::{Opened, Source};
-use weldfs_storagefs::fsck::{FsckReport, fsck};
-use weldfs_storagefs::media::{ImageKind, OpenMode};
-use weldfs_storagefs::mount::RecoveryReport;
-use weldfs_storagefs::store::MountOptions;
-use weldfs_storagefs::superblock::Superblock;
+use weldfs_media::{ImageKind, OpenMode};
+use weldfs_store::MountOptions;
+use weldfs_store::fsck::{FsckReport, fsck};
+use weldfs_store::mount::RecoveryReport;
+use weldfs_store::superblock::Superblock;
 
 const CORRECTED: u8 = 1;
 const UNCORRECTED: u8 = 4;

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use weldfs::Durability;
 use weldfs_ciscops::attach::medium;
 use weldfs_logview::{Ending, ImageFile, Item, Verdict};
-use weldfs_storagefs::media::{self, ImageKind, OpenMode};
-use weldfs_storagefs::superblock::Superblock;
+use weldfs_media::{ImageKind, OpenMode};
+use weldfs_store::superblock::Superblock;
 
 /// Exit code when the log is corrupt: that of fsck for what it leaves uncorrected.
 const DAMAGED: u8 = 4;
@@ -115,7 +115,8 @@ pub fn medium_of(medium: u8) -> &'static str {
 
 /// Reads the superblock of an image, served or not.
 pub fn superblock(image: &std::path::Path) -> Result<(Superblock, Vec<String>), Failure> {
-    let medium = media::open(image, ImageKind::Block, OpenMode::Snapshot).map_err(|e| Failure::new(e.to_string()))?;
+    let medium =
+        weldfs_media::open(image, ImageKind::Block, OpenMode::Snapshot).map_err(|e| Failure::new(e.to_string()))?;
     let (sb, warnings) = Superblock::load(&*medium).map_err(|e| Failure::new(format!("{}: {e}", image.display())))?;
     Ok((sb, warnings.iter().map(ToString::to_string).collect()))
 }

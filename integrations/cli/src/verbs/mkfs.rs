@@ -7,12 +7,12 @@ use crate::output;
 use serde::Serialize;
 use std::path::PathBuf;
 use weldfs_journal::{SystemClock, SystemRandom};
-use weldfs_storagefs::error::ImageError;
-use weldfs_storagefs::geometry::{Geometry, GeometryOptions};
-use weldfs_storagefs::limits::{LOG_LEN_MAX, LOG_LEN_MIN};
-use weldfs_storagefs::media::{self, ImageKind};
-use weldfs_storagefs::mount::{MkfsOptions, format};
-use weldfs_storagefs::superblock::Superblock;
+use weldfs_media::ImageKind;
+use weldfs_store::error::ImageError;
+use weldfs_store::geometry::{Geometry, GeometryOptions};
+use weldfs_store::limits::{LOG_LEN_MAX, LOG_LEN_MIN};
+use weldfs_store::mount::{MkfsOptions, format};
+use weldfs_store::superblock::Superblock;
 
 /// What the image stands for.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,8 @@ pub fn run(args: &Args) -> Outcome {
     let layout = GeometryOptions { log_align: 4096, ..options.geometry };
     Geometry::plan(size, &layout).map_err(|e| no_layout(args, size, &e))?;
     let bar = if kind == ImageKind::Block { output::progress(Some(size)) } else { indicatif::ProgressBar::hidden() };
-    let made = media::create_showing(&args.image, kind, size, args.force, &mut |zeroed| bar.set_position(zeroed));
+    let made =
+        weldfs_media::create_showing(&args.image, kind, size, args.force, &mut |zeroed| bar.set_position(zeroed));
     bar.finish_and_clear();
     let medium = made.map_err(|e| Failure::new(e.to_string()))?;
     let made = format(&medium, &options, &SystemClock, &SystemRandom);

@@ -15,9 +15,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weldfs_journal::{SystemClock, SystemRandom};
-use weldfs_storagefs::media::{ImageKind, OpenMode};
-use weldfs_storagefs::scrub::{ScrubOptions, ScrubReport, Watch, scrub, unmountable};
-use weldfs_storagefs::store::{MountOptions, Store};
+use weldfs_media::{ImageKind, OpenMode};
+use weldfs_store::MountOptions;
+use weldfs_store::scrub::{ScrubOptions, ScrubReport, Watch, scrub, unmountable};
 
 const DAMAGED: u8 = 4;
 const NOT_CHECKED: u8 = 8;
@@ -101,7 +101,7 @@ fn unmounted(args: &Args, interrupt: &Interrupt) -> Result<ScrubReport, Failure>
         memory: MEMORY,
         ..MountOptions::new(Arc::new(SystemClock), Arc::new(SystemRandom))
     };
-    let (store, recovery) = match Store::mount(medium, options) {
+    let (store, recovery) = match weldfs_fs::mount(medium, options) {
         Ok(mounted) => mounted,
         Err(e) => return unmountable(e).map_err(|e| named(&e)),
     };

@@ -13,9 +13,9 @@ use settings::{Class, Settings};
 use std::path::{Path, PathBuf};
 use telling::Telling;
 use weldfs::Durability;
+use weldfs_device::hostdir::{HostDirConfig, THREADS};
+use weldfs_device::{CardConfig, DeviceConfig, Profile, TenantsConfig};
 use weldfs_kernel_shim::{HostDirServer, ServeConfig, Server, SocketAt, Source};
-use weldfs_storagefs::device::hostdir::{HostDirConfig, THREADS};
-use weldfs_storagefs::device::{CardConfig, DeviceConfig, Profile, TenantsConfig};
 
 /// Arguments of `weldfs serve`.
 #[derive(clap::Args, Debug)]

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use weldfs::Client;
 use weldfs_ciscops::attach::detail;
-use weldfs_storagefs::device::{DeviceStats, Totals};
+use weldfs_device::{DeviceStats, Totals};
 
 /// Arguments of `weldfs stats`.
 #[derive(clap::Args, Debug)]
@@ -113,8 +113,8 @@ fn since(now: &DeviceStats, before: &DeviceStats) -> DeviceStats {
     d
 }
 
-fn crossings(total: &Totals, stats: &DeviceStats) -> weldfs_storagefs::device::Crossings {
-    weldfs_storagefs::device::Crossings {
+fn crossings(total: &Totals, stats: &DeviceStats) -> weldfs_device::Crossings {
+    weldfs_device::Crossings {
         commands: total.commands,
         doorbells: total.doorbells,
         client_wakes: total.client_wakes,

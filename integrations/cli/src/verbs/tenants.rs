@@ -5,7 +5,7 @@ use crate::failure::{Failure, Outcome, reason};
 use crate::output::{self, human_bytes};
 use std::path::PathBuf;
 use weldfs::Errno;
-use weldfs_storagefs::device::TenantReport;
+use weldfs_device::TenantReport;
 
 /// Arguments of `weldfs tenants`.
 #[derive(clap::Args, Debug)]

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use weldfs::Client;
 use weldfs_ciscops::attach::detail;
-use weldfs_storagefs::device::DeviceStats;
+use weldfs_device::DeviceStats;
 
 /// Arguments of `weldfs top`.
 #[derive(clap::Args, Debug)]

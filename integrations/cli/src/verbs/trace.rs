@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use weldfs::{Client, Errno};
 use weldfs_ciscops::trace::{Decoded, TRACE_EVENTS_MAX, decode};
-use weldfs_storagefs::device::trace::TraceFacts;
+use weldfs_device::trace::TraceFacts;
 
 /// Arguments of `weldfs trace`.
 #[derive(clap::Args, Debug)]

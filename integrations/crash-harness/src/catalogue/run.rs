@@ -3,7 +3,7 @@
 use super::*;
 use weldfs::Queue;
 use weldfs_ciscops::{Command, Cqe, Durability, KeyKind, Placement, Sqe, TxnMode};
-use weldfs_storagefs::fs::driver::Direct;
+use weldfs_fs::driver::Direct;
 use zerocopy::IntoBytes;
 
 /// What takes commands, one at a time, whose operands lie in a pool.

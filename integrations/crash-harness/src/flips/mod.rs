@@ -8,9 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use weldfs_ciscops::{At, Errno, TxnMode};
 use weldfs_journal::Medium;
-use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel};
-use weldfs_storagefs::store::{MountOptions, Store};
-use weldfs_storagefs::tree::page::PAGE_MAGIC;
+use weldfs_media::{CowImage, CowMedium, CrashModel};
+use weldfs_store::MountOptions;
+use weldfs_store::tree::page::PAGE_MAGIC;
 
 /// Bytes of the image.
 const IMAGE_BYTES: usize = 4 << 20;
@@ -105,7 +105,7 @@ impl Counts {
 
 fn show(image: CowImage, model: CrashModel, read_only: bool) -> Result<Picture, Option<i32>> {
     let options = MountOptions { read_only, ..small_mount(11) };
-    let (store, _) = Store::mount(Arc::new(CowMedium::new(image, model)), options).map_err(|_| None)?;
+    let (store, _) = weldfs_fs::mount(Arc::new(CowMedium::new(image, model)), options).map_err(|_| None)?;
     Hand::new(store).picture().map_err(|(_, e)| Some(e))
 }
 

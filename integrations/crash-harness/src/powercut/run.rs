@@ -10,16 +10,16 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weldfs::{At, Client, Durability, Errno, File, Handle, OpenFlags, OpenOptions, Placement, TxnMode};
+use weldfs_device::DeviceConfig;
 use weldfs_fpga::config::{CardConfig, Reconfigure};
 use weldfs_journal::{Medium, SystemClock, SystemRandom};
 use weldfs_kernel_shim::Embedded;
-use weldfs_storagefs::device::DeviceConfig;
-use weldfs_storagefs::error::MountError;
-use weldfs_storagefs::fsck::{FsckReport, fsck, fsck_mounted};
-use weldfs_storagefs::geometry::GeometryOptions;
-use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel, Recording, RecordingMedium, Replayer};
-use weldfs_storagefs::mount::{MkfsOptions, format};
-use weldfs_storagefs::store::{MountOptions, Store};
+use weldfs_media::{CowImage, CowMedium, CrashModel, Recording, RecordingMedium, Replayer};
+use weldfs_store::MountOptions;
+use weldfs_store::error::MountError;
+use weldfs_store::fsck::{FsckReport, fsck, fsck_mounted};
+use weldfs_store::geometry::GeometryOptions;
+use weldfs_store::mount::{MkfsOptions, format};
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ fn recovery_options() -> MountOptions {
 }
 
 fn mount(medium: Arc<dyn Medium>) -> Result<Embedded, String> {
-    let (store, _) = Store::mount(medium, options()).map_err(|e| format!("mount: {e}"))?;
+    let (store, _) = weldfs_fs::mount(medium, options()).map_err(|e| format!("mount: {e}"))?;
     // The time that loading a kernel takes is modelled, and a power cut does not wait for it.
     let card = CardConfig { reconfigure: Reconfigure::NONE, ..CardConfig::default() };
     let config = DeviceConfig { cores: 2, card, ..DeviceConfig::default() };
@@ -239,7 +239,7 @@ fn judge(config: &Config, image: CowImage, cut: u64, seen: &[Seen], rng: &mut Sm
     let again = rng.random_ratio(1, 10);
     let medium = if again { cut_recovery(config, image.clone(), rng)? } else { medium() };
     let (store, recovery) =
-        Store::mount(medium.clone(), recovery_options()).map_err(|e| format!("mount: {e}; cut again: {again}"))?;
+        weldfs_fs::mount(medium.clone(), recovery_options()).map_err(|e| format!("mount: {e}; cut again: {again}"))?;
     let told = format!("cut again in recovery: {again}; {recovery:?}");
     let mut hand = Hand::new(store);
     let found = read_back(&mut hand, seen.len()).map_err(|e| format!("reading back: {}; {told}", Errno(e).text()))?;
@@ -258,7 +258,7 @@ fn judge(config: &Config, image: CowImage, cut: u64, seen: &[Seen], rng: &mut Sm
 /// Mounts on a recording medium of its own, and cuts the power once more at a random event of that.
 fn cut_recovery(config: &Config, image: CowImage, rng: &mut SmallRng) -> Result<Arc<CowMedium>, String> {
     let recording = Arc::new(RecordingMedium::over(image, config.model));
-    let (store, _) = Store::mount(recording.clone(), recovery_options()).map_err(|e| format!("mount: {e}"))?;
+    let (store, _) = weldfs_fs::mount(recording.clone(), recovery_options()).map_err(|e| format!("mount: {e}"))?;
     let events = recording.position();
     drop(store);
     let recording = recording.take_recording();

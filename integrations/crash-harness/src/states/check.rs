@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use weldfs_journal::{Medium, SeededRandom};
 use weldfs_locks::Mutex;
-use weldfs_storagefs::fsck::fsck_mounted;
-use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel, Recording, RecordingMedium, Replayer};
-use weldfs_storagefs::mount::RecoveryReport;
-use weldfs_storagefs::store::{MountOptions, Store};
+use weldfs_media::{CowImage, CowMedium, CrashModel, Recording, RecordingMedium, Replayer};
+use weldfs_store::fsck::fsck_mounted;
+use weldfs_store::mount::RecoveryReport;
+use weldfs_store::{MountOptions, Store};
 
 const SHARDS: usize = 16;
 /// Of so many images without anything special one has its recovery crashed and repeated.
@@ -188,7 +188,7 @@ impl Checker {
     fn look(&self, image: &CowImage, digest: u128, found: &mut Recovered) {
         self.tally.read_only.fetch_add(1, Relaxed);
         let medium = Arc::new(CowMedium::new(image.clone(), self.model));
-        let tree = Store::mount(medium, MountOptions { read_only: true, ..options(digest) })
+        let tree = weldfs_fs::mount(medium, MountOptions { read_only: true, ..options(digest) })
             .map_err(|e| Bad::new(1, format!("read-only mount: {e}")))
             .and_then(|(store, _)| read_tree(&store).map_err(|e| Bad::new(4, format!("read-only mount: {e}"))));
         match tree {
@@ -203,7 +203,7 @@ impl Checker {
     fn mount(&self, image: &CowImage, digest: u128) -> Result<Mounted, Bad> {
         let medium = Arc::new(RecordingMedium::over(image.clone(), self.model));
         let (store, report) =
-            Store::mount(medium.clone(), options(digest)).map_err(|e| Bad::new(1, format!("mount: {e}")))?;
+            weldfs_fs::mount(medium.clone(), options(digest)).map_err(|e| Bad::new(1, format!("mount: {e}")))?;
         let recording = medium.take_recording();
         Ok(Mounted { store, report, recording, after: medium.image() })
     }
@@ -227,12 +227,12 @@ impl Checker {
     fn work(&self, after: &CowImage, digest: u128, tree: &Arc<Tree>) -> Result<(), String> {
         let medium: Arc<dyn Medium> = Arc::new(CowMedium::new(after.clone(), self.model));
         let words = |e: &dyn std::fmt::Display| e.to_string();
-        let (store, _) = Store::mount(medium.clone(), options(digest ^ 1)).map_err(|e| words(&e))?;
+        let (store, _) = weldfs_fs::mount(medium.clone(), options(digest ^ 1)).map_err(|e| words(&e))?;
         let made = usable::remove_and_make_again(&store, tree)?;
         store.reclaim_all().map_err(|e| words(&e))?;
         store.unmount().map_err(|e| words(&e))?;
         drop(store);
-        let (store, report) = Store::mount(medium, options(digest ^ 2)).map_err(|e| words(&e))?;
+        let (store, report) = weldfs_fs::mount(medium, options(digest ^ 2)).map_err(|e| words(&e))?;
         let found = read_tree(&store)?;
         if let Some(difference) = made.first_difference(&found) {
             return Err(format!("what was made again differs after unmount and mount: {difference}"));

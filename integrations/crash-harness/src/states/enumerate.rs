@@ -8,9 +8,9 @@
 
 use super::Rng;
 use std::ops::Range;
-use weldfs_storagefs::geometry::Geometry;
-use weldfs_storagefs::limits::BLOCK;
-use weldfs_storagefs::media::{CowImage, CrashModel, Replayer};
+use weldfs_media::{CowImage, CrashModel, Replayer};
+use weldfs_store::geometry::Geometry;
+use weldfs_store::limits::BLOCK;
 
 /// Bytes and where they go.
 type Pieces<'a> = Vec<(u64, &'a [u8])>;
@@ -347,8 +347,8 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
     use weldfs_journal::Medium;
-    use weldfs_storagefs::geometry::GeometryOptions;
-    use weldfs_storagefs::media::{Recording, RecordingMedium};
+    use weldfs_media::{Recording, RecordingMedium};
+    use weldfs_store::geometry::GeometryOptions;
 
     const LEN: u64 = 3 << 20;
 

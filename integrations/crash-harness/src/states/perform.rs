@@ -13,10 +13,10 @@ use crate::real::Real;
 use std::sync::Arc;
 use weldfs_ciscops::TxnMode;
 use weldfs_journal::{ManualClock, Medium, SeededRandom};
-use weldfs_storagefs::geometry::GeometryOptions;
-use weldfs_storagefs::media::{CowImage, CrashModel, Recording, RecordingMedium};
-use weldfs_storagefs::mount::{self, MkfsOptions};
-use weldfs_storagefs::store::{MountOptions, Store};
+use weldfs_media::{CowImage, CrashModel, Recording, RecordingMedium};
+use weldfs_store::geometry::GeometryOptions;
+use weldfs_store::mount::{self, MkfsOptions};
+use weldfs_store::{MountOptions, Store};
 
 /// Seconds that the clock shows when the image is made; commands see a time of their own each.
 pub const START: i64 = 1_700_000_000;
@@ -124,7 +124,7 @@ impl Setup {
         };
         let failed = |what: &'static str| move |e: &dyn std::fmt::Display| format!("{what}: {e}");
         mount::format(&medium, &mkfs, &*options.clock, &*options.random).map_err(|e| failed("format")(&e))?;
-        let (store, _) = Store::mount(medium, options).map_err(|e| failed("mount")(&e))?;
+        let (store, _) = weldfs_fs::mount(medium, options).map_err(|e| failed("mount")(&e))?;
         let mut real = Real::new(store);
         let root = real.tree()?.entries.remove(&Vec::new()).ok_or("no root")?.stat;
         let mut start = Model::new(root.mode & 0o7777, root.uid, root.gid, root.mtime);
@@ -160,7 +160,7 @@ fn same_tree(model: &Tree, real: &mut Real) -> Result<(), String> {
 /// Store and model answered differently, or ended in different trees.
 pub fn perform(setup: &Setup, workload: &Workload) -> Result<Performed, String> {
     let medium = Arc::new(RecordingMedium::over(setup.image.clone(), setup.model));
-    let (store, _) = Store::mount(medium.clone(), mount_options()).map_err(|e| format!("mount: {e}"))?;
+    let (store, _) = weldfs_fs::mount(medium.clone(), mount_options()).map_err(|e| format!("mount: {e}"))?;
     let begun = medium.position();
     let start = Point { from_event: 0, what: "the start".into(), tree: setup.start.tree(), between: Vec::new() };
     let history = History { points: vec![start], acks: Vec::new() };
@@ -309,7 +309,7 @@ impl Run {
                 // Salts of another mount are other ones.
                 let random = Arc::new(SeededRandom::new(self.medium.position() | 1 << 62));
                 let options = MountOptions { random, ..mount_options() };
-                let (store, _) = Store::mount(self.medium.clone(), options).map_err(|e| e.to_string())?;
+                let (store, _) = weldfs_fs::mount(self.medium.clone(), options).map_err(|e| e.to_string())?;
                 self.real = Real::with_pool(store, self.pool);
                 self.keys = None;
             }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 use weldfs_locks::Mutex;
-use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel, Replayer};
-use weldfs_storagefs::superblock::Superblock;
+use weldfs_media::{CowImage, CowMedium, CrashModel, Replayer};
+use weldfs_store::superblock::Superblock;
 
 /// Failures that are made smaller; the others are reported as they came.
 const SHRUNK_MAX: usize = 3;

@@ -4,8 +4,8 @@ use super::Tree;
 use super::perform::read_tree;
 use std::sync::Arc;
 use weldfs_ciscops::{At, Handle, Op, OpenFlags};
-use weldfs_storagefs::fs::driver::Direct;
-use weldfs_storagefs::store::Store;
+use weldfs_fs::driver::Direct;
+use weldfs_store::Store;
 
 /// Bytes of the pool: a path, then data.
 const POOL: usize = 16 << 10;

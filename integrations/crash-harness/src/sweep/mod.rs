@@ -10,9 +10,9 @@ use scenarios::{Act, Command, Scenario, prepare};
 use std::sync::Arc;
 use weldfs_ciscops::Errno;
 use weldfs_journal::Medium;
-use weldfs_storagefs::fsck::fsck;
-use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel, FaultKind, FaultOn, FaultPlan, FaultyMedium};
-use weldfs_storagefs::store::{MountOptions, Store};
+use weldfs_media::{CowImage, CowMedium, CrashModel, FaultKind, FaultOn, FaultPlan, FaultyMedium};
+use weldfs_store::MountOptions;
+use weldfs_store::fsck::fsck;
 
 /// Bytes of the image.
 const IMAGE_BYTES: usize = 4 << 20;
@@ -62,7 +62,7 @@ fn options() -> MountOptions {
 }
 
 fn mount(medium: Arc<dyn Medium>) -> Result<Hand, i32> {
-    Store::mount(medium, options()).map(|(store, _)| Hand::new(store)).map_err(|_| libc::EIO)
+    weldfs_fs::mount(medium, options()).map(|(store, _)| Hand::new(store)).map_err(|_| libc::EIO)
 }
 
 fn clean(medium: Arc<dyn Medium>, when: &str) -> Result<(), String> {
@@ -175,7 +175,7 @@ impl Start {
     fn judge(&self, inner: &CowMedium, trees: &Trees, acknowledged: bool, probed: bool) -> Result<(), String> {
         let healthy = Arc::new(CowMedium::new(inner.image(), self.model));
         clean(healthy.clone(), "of what is on the medium")?;
-        let (store, recovery) = Store::mount(healthy.clone(), options()).map_err(|e| format!("mount: {e}"))?;
+        let (store, recovery) = weldfs_fs::mount(healthy.clone(), options()).map_err(|e| format!("mount: {e}"))?;
         let mut hand = Hand::new(store);
         let mut found = picture(&mut hand)?;
         if found.remove(PROBE).is_none() && probed {
@@ -203,7 +203,7 @@ fn act(s: &Scenario, plan: Plan, faulty: &Arc<FaultyMedium>) -> Result<(bool, Pr
         Some(_) => options(),
         None => MountOptions { memory: 1, ..options() },
     };
-    let mount = |medium: Arc<FaultyMedium>| Store::mount(medium, mount_options.clone());
+    let mount = |medium: Arc<FaultyMedium>| weldfs_fs::mount(medium, mount_options.clone());
     match s.act {
         Act::Mount => {
             faulty.plan(plan);
@@ -257,7 +257,7 @@ fn disarm(faulty: &FaultyMedium) {
 }
 
 fn live(s: &Scenario, hand: &mut Hand) -> Result<(), i32> {
-    let errno = |e: weldfs_storagefs::error::FsError| Errno::from(e).0;
+    let errno = |e: weldfs_store::error::FsError| Errno::from(e).0;
     match s.act {
         Act::Command(f) => f(hand).and_then(|()| hand.sync()),
         Act::Checkpoint => hand.store().checkpoint().map(drop).map_err(errno),

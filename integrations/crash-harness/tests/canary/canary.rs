@@ -10,7 +10,7 @@ use weldfs_crash_harness::powercut::{self, Config};
 use weldfs_crash_harness::states::generate::ModeChoice;
 use weldfs_crash_harness::states::run::{self, Set};
 use weldfs_journal::canary::{self, Canary};
-use weldfs_storagefs::media::CrashModel;
+use weldfs_media::CrashModel;
 
 /// Holds a planted bug; uproots it when dropped.
 struct Planted<'a>(#[allow(dead_code)] MutexGuard<'a, ()>);

@@ -6,10 +6,9 @@ use weldfs_ciscops::{OpenFlags, TxnMode};
 use weldfs_crash_harness::hand::{Hand, fresh, small_layout, small_mount};
 use weldfs_journal::canary::{self, Canary};
 use weldfs_journal::{Medium, Record, Verdict, scan};
-use weldfs_storagefs::fsck::fsck;
-use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel};
-use weldfs_storagefs::store::Store;
-use weldfs_storagefs::superblock::Superblock;
+use weldfs_media::{CowImage, CowMedium, CrashModel};
+use weldfs_store::fsck::fsck;
+use weldfs_store::superblock::Superblock;
 
 const LOG_BYTES: u64 = 256 << 10;
 const SECTOR: u64 = 512;
@@ -35,7 +34,7 @@ fn blank() -> (Arc<CowMedium>, Hand) {
 /// A device that was killed, found again.
 fn again(image: CowImage) -> Result<(Arc<CowMedium>, Hand), String> {
     let medium = Arc::new(CowMedium::new(image, CrashModel::Block));
-    let (store, _) = Store::mount(medium.clone(), small_mount(77)).map_err(|e| e.to_string())?;
+    let (store, _) = weldfs_fs::mount(medium.clone(), small_mount(77)).map_err(|e| e.to_string())?;
     let mut hand = Hand::new(store);
     hand.mode = TxnMode::Macro;
     Ok((medium, hand))

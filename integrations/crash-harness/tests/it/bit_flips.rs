@@ -7,7 +7,7 @@
 //! `WELDFS_FLIP_EVERYTHING=1` flips a bit in every byte of every block that holds anything, data included.
 
 use weldfs_crash_harness::flips::{Counts, Flipped, Shown};
-use weldfs_storagefs::media::CrashModel;
+use weldfs_media::CrashModel;
 
 const MODELS: [CrashModel; 2] = [CrashModel::Block, CrashModel::Pmem];
 

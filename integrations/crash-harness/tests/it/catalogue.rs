@@ -12,11 +12,11 @@ use weldfs_crash_harness::catalogue::{
     perform, picture, steps, table, wrong,
 };
 use weldfs_crash_harness::hand::{fresh, small_layout};
+use weldfs_device::DeviceConfig;
+use weldfs_fs::driver::Direct;
 use weldfs_journal::Medium;
 use weldfs_kernel_shim::{Embedded, EmbeddedDir, Source};
-use weldfs_storagefs::device::DeviceConfig;
-use weldfs_storagefs::fs::driver::Direct;
-use weldfs_storagefs::media::RamMedium;
+use weldfs_media::RamMedium;
 
 const MODES: [TxnMode; 3] = [TxnMode::Default, TxnMode::Macro, TxnMode::Micro];
 
@@ -385,7 +385,7 @@ fn every_operation_on_a_full_device_works_or_leaves_nothing_and_space_comes_back
         if i % 8 == 0 {
             let options = weldfs_crash_harness::hand::small_mount(9);
             let copy: Arc<dyn Medium> = medium.clone();
-            let report = weldfs_storagefs::fsck::fsck(copy, options, true).expect("fsck");
+            let report = weldfs_store::fsck::fsck(copy, options, true).expect("fsck");
             assert!(report.clean, "after {}: {:?}", row.name(), report.problems);
         }
     }

@@ -8,11 +8,11 @@ use weldfs_ciscops::{
 };
 use weldfs_crash_harness::states::enumerate::{Places, states};
 use weldfs_crash_harness::states::{Setup, Tree, mount_options, read_tree};
-use weldfs_storagefs::fs::driver::Direct;
-use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel, RecordingMedium, Replayer};
-use weldfs_storagefs::outcomes::{Identity, Known};
-use weldfs_storagefs::store::Store;
-use weldfs_storagefs::superblock::Superblock;
+use weldfs_fs::driver::Direct;
+use weldfs_media::{CowImage, CowMedium, CrashModel, RecordingMedium, Replayer};
+use weldfs_store::Store;
+use weldfs_store::outcomes::{Identity, Known};
+use weldfs_store::superblock::Superblock;
 
 /// States tried at each moment.
 const STATES: u64 = 24;
@@ -118,8 +118,8 @@ fn judge(store: &Arc<Store>, ran: &[Ran], start: &Tree, cut: u64) -> usize {
 
 /// The image as a read-only mount sees it: what recovery would finish is in progress.
 fn in_progress(image: &CowImage, model: CrashModel, ran: &[Ran]) -> usize {
-    let options = weldfs_storagefs::store::MountOptions { read_only: true, ..mount_options() };
-    let (store, _) = Store::mount(Arc::new(CowMedium::new(image.clone(), model)), options).unwrap();
+    let options = weldfs_store::MountOptions { read_only: true, ..mount_options() };
+    let (store, _) = weldfs_fs::mount(Arc::new(CowMedium::new(image.clone(), model)), options).unwrap();
     let bodies = ran.iter().map(|r| store.outcome(&r.id));
     let begun: Vec<OutcomeBody> = bodies.filter(|b| b.state == OutcomeState::InProgress as u8).collect();
     begun.iter().for_each(|b| assert!(b.micro_done <= b.micro_ops && b.micro_ops > 1, "{b:?}"));
@@ -130,7 +130,7 @@ fn in_progress(image: &CowImage, model: CrashModel, ran: &[Ran]) -> usize {
 /// Cuts the recovery of an image short at every moment, too: what it leaves is recovered and judged.
 fn recovery_cut_short(image: &CowImage, model: CrashModel, places: &Places, judge: &mut dyn FnMut(&Arc<Store>)) {
     let medium = Arc::new(RecordingMedium::over(image.clone(), model));
-    drop(Store::mount(medium.clone(), mount_options()).unwrap());
+    drop(weldfs_fs::mount(medium.clone(), mount_options()).unwrap());
     let recording = medium.take_recording();
     let mut at = Replayer::new(&recording, 0);
     loop {
@@ -138,7 +138,7 @@ fn recovery_cut_short(image: &CowImage, model: CrashModel, places: &Places, judg
         let step = all.div_ceil(STATES_IN_RECOVERY).max(1);
         states(&at, places, 2, &|n| n.is_multiple_of(step), &mut |_, image| {
             let medium = Arc::new(CowMedium::new(image, model));
-            judge(&Store::mount(medium, mount_options()).unwrap().0);
+            judge(&weldfs_fs::mount(medium, mount_options()).unwrap().0);
         });
         if !at.advance() {
             return;
@@ -149,7 +149,7 @@ fn recovery_cut_short(image: &CowImage, model: CrashModel, places: &Places, judg
 fn every_cut(model: CrashModel, modes: TxnMode, durable: bool) {
     let setup = Setup::new(model).unwrap();
     let medium = Arc::new(RecordingMedium::over(setup.image.clone(), model));
-    let (store, _) = Store::mount(medium.clone(), mount_options()).unwrap();
+    let (store, _) = weldfs_fs::mount(medium.clone(), mount_options()).unwrap();
     let places = Places::new(&Superblock::load(&*medium).unwrap().0.geometry, model);
     let start = read_tree(&store).unwrap();
     let begun = medium.position();
@@ -181,7 +181,7 @@ fn every_cut(model: CrashModel, modes: TxnMode, durable: bool) {
                     });
                 }
             }
-            let (store, _) = Store::mount(medium, mount_options()).unwrap();
+            let (store, _) = weldfs_fs::mount(medium, mount_options()).unwrap();
             known[judge(&store, &ran, &start, cut)] += 1;
         });
         if !at.advance() {

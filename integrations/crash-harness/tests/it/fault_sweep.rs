@@ -2,7 +2,7 @@
 //! what is on the medium mounts, is clean, and holds all that was acknowledged.
 
 use weldfs_crash_harness::sweep::{Start, Swept, scenarios};
-use weldfs_storagefs::media::CrashModel;
+use weldfs_media::CrashModel;
 
 fn sweep(model: CrashModel) {
     let start = Start::new(model).unwrap();

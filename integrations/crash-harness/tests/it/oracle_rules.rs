@@ -4,8 +4,8 @@ use std::sync::Arc;
 use weldfs_crash_harness::model::Content;
 use weldfs_crash_harness::states::oracle::{Ack, Point};
 use weldfs_crash_harness::states::{History, Setup, Tree, Workload, mount_options, perform, read_tree};
-use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel, Replayer};
-use weldfs_storagefs::store::{MountOptions, Store};
+use weldfs_media::{CowImage, CowMedium, CrashModel, Replayer};
+use weldfs_store::MountOptions;
 
 /// A durable write, three volatile changes, and an fsync over them.
 const LINE: &str = "write foo 0 8192 durable; rename A/foo C over; append bar 100; setxattr foo 1 50; \
@@ -162,7 +162,7 @@ fn torn(at: &Replayer<'_>, n: usize) -> (CowImage, bool) {
 
 fn recovered(image: CowImage, model: CrashModel, read_only: bool) -> Tree {
     let medium = Arc::new(CowMedium::new(image, model));
-    let (store, _) = Store::mount(medium, MountOptions { read_only, ..mount_options() }).expect("it mounts");
+    let (store, _) = weldfs_fs::mount(medium, MountOptions { read_only, ..mount_options() }).expect("it mounts");
     read_tree(&store).expect("it reads")
 }
 

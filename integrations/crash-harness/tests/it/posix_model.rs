@@ -10,9 +10,9 @@ use weldfs_ciscops::TxnMode;
 use weldfs_crash_harness::model::{At, Cred, Falloc, Model, Modify, Name, Op, SetAttr, SetTime, Who};
 use weldfs_crash_harness::real::Real;
 use weldfs_journal::{ManualClock, Medium, SeededRandom};
-use weldfs_storagefs::media::{CrashModel, RamMedium, RecordingMedium};
-use weldfs_storagefs::mount::MkfsOptions;
-use weldfs_storagefs::store::{MountOptions, Store};
+use weldfs_media::{CrashModel, RamMedium, RecordingMedium};
+use weldfs_store::mount::MkfsOptions;
+use weldfs_store::{MountOptions, Store};
 
 const SLOTS: u32 = 5;
 const MEDIUM_BYTES: u64 = 48 << 20;
@@ -294,7 +294,7 @@ fn options() -> MountOptions {
 }
 
 fn mount(medium: &Arc<dyn Medium>) -> Arc<Store> {
-    Store::mount(medium.clone(), options()).expect("a healthy image mounts").0
+    weldfs_fs::mount(medium.clone(), options()).expect("a healthy image mounts").0
 }
 
 struct Rig {
@@ -311,7 +311,7 @@ impl Rig {
         };
         let o = options();
         let mkfs = MkfsOptions::default();
-        weldfs_storagefs::mount::format(&medium, &mkfs, &*o.clock, &*o.random).expect("the medium is large enough");
+        weldfs_store::mount::format(&medium, &mkfs, &*o.clock, &*o.random).expect("the medium is large enough");
         let mut real = Real::new(mount(&medium));
         let root = real.tree().expect("an empty image reads").entries[&Vec::new()].stat.clone();
         let model = Model::new(root.mode & 0o7777, root.uid, root.gid, root.mtime);
@@ -340,7 +340,7 @@ impl Rig {
         self.model.close_all();
         let other: Arc<dyn Medium> = Arc::new(RamMedium::new(MEDIUM_BYTES));
         let o = options();
-        weldfs_storagefs::mount::format(&other, &MkfsOptions::default(), &*o.clock, &*o.random).expect("large enough");
+        weldfs_store::mount::format(&other, &MkfsOptions::default(), &*o.clock, &*o.random).expect("large enough");
         // The old store lets go of the medium before recovery looks at it.
         self.real = Real::new(mount(&other));
         drop(store);
@@ -399,8 +399,7 @@ impl Rig {
         self.remount();
         self.compare(steps);
         self.real.direct.store().unmount().expect("the medium is healthy");
-        let report =
-            weldfs_storagefs::fsck::fsck(self.medium.clone(), options(), true).expect("a healthy image mounts");
+        let report = weldfs_store::fsck::fsck(self.medium.clone(), options(), true).expect("a healthy image mounts");
         assert!(report.problems.is_empty(), "fsck: {:?}", report.problems);
     }
 }

@@ -4,7 +4,7 @@
 //! `WELDFS_POWER_CUTS` scales the number per model (default 10,000), `WELDFS_SEED` repeats a run's scripts and cuts.
 
 use weldfs_crash_harness::powercut::{Config, run};
-use weldfs_storagefs::media::CrashModel;
+use weldfs_media::CrashModel;
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)

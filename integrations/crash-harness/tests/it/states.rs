@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use weldfs_crash_harness::states::generate::{ModeChoice, roomy};
 use weldfs_crash_harness::states::report::{Failure, Report};
 use weldfs_crash_harness::states::run::{Config, Nothing, Set, run};
-use weldfs_storagefs::media::CrashModel;
+use weldfs_media::CrashModel;
 
 fn config(set: Set, model: CrashModel, limit: u64) -> Config {
     Config { set, model, modes: ModeChoice::Both, states: None, limit: Some(limit), seed: 3, depth: 2, jobs: 2 }

@@ -9,7 +9,7 @@ use weldfs_crash_harness::states::generate::{ModeChoice, one_op, random, roomy, 
 use weldfs_crash_harness::states::shrink::shrink;
 use weldfs_crash_harness::states::workload::{FsOp, Sync};
 use weldfs_crash_harness::states::{Setup, Workload, perform};
-use weldfs_storagefs::media::CrashModel;
+use weldfs_media::CrashModel;
 
 fn setups() -> [Setup; 2] {
     [CrashModel::Block, CrashModel::Pmem].map(|m| Setup::new(m).expect("the tiny tree is made"))

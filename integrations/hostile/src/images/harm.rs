@@ -6,7 +6,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, RngCore, SeedableRng};
 use weldfs_fuzz_targets::cursor::Cursor;
 use weldfs_fuzz_targets::media::{Base, Layout, draft};
-use weldfs_storagefs::media::CowImage;
+use weldfs_media::CowImage;
 
 /// A damaged image and what it was made of.
 pub enum Harmed {

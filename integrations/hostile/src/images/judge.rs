@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weldfs_crash_harness::hand::{Hand, small_mount};
 use weldfs_fuzz_targets::media::{Base, image};
-use weldfs_storagefs::fsck::{FsckReport, fsck};
-use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel};
-use weldfs_storagefs::scrub::{ScrubOptions, scrub};
-use weldfs_storagefs::store::{MountOptions, Store};
+use weldfs_media::{CowImage, CowMedium, CrashModel};
+use weldfs_store::MountOptions;
+use weldfs_store::fsck::{FsckReport, fsck};
+use weldfs_store::scrub::{ScrubOptions, scrub};
 
 /// What a sound judgement found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,7 +57,7 @@ fn one_sentence(said: &str) -> Result<(), String> {
 fn mount(image: &CowImage, model: CrashModel, read_only: bool) -> Result<Option<Mounted>, String> {
     let medium = Arc::new(CowMedium::new(image.clone(), model));
     let options = MountOptions { read_only, ..small_mount(11) };
-    match Store::mount(medium.clone(), options) {
+    match weldfs_fs::mount(medium.clone(), options) {
         Ok((store, report)) => {
             let told_of_more = report.discarded.is_some();
             Ok(Some(Mounted { hand: Hand::new(store), medium, told_of_more }))

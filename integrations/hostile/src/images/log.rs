@@ -6,9 +6,9 @@ use super::pristine::BLOCK;
 use super::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 use weldfs_fuzz_targets::media::{Layout, number};
-use weldfs_storagefs::effect::{Effect, decode};
-use weldfs_storagefs::media::CowImage;
-use weldfs_storagefs::micro::Commit;
+use weldfs_media::CowImage;
+use weldfs_store::effect::{Effect, decode};
+use weldfs_store::micro::Commit;
 
 /// Bytes of a record's header.
 const HEADER: u64 = 64;

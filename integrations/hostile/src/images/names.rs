@@ -16,7 +16,7 @@ use super::tree::{Named, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 use weldfs_ciscops::dirent::dtype;
 use weldfs_fuzz_targets::media::Base;
-use weldfs_storagefs::media::CowImage;
+use weldfs_media::CowImage;
 
 /// What can be said of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]

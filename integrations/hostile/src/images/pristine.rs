@@ -8,7 +8,7 @@ use weldfs_ciscops::{At, FallocMode, RenameFlags, TxnMode};
 use weldfs_crash_harness::hand::{Hand, fresh, small_layout};
 use weldfs_fuzz_targets::media::{Base, Layout, number};
 use weldfs_journal::Medium;
-use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel};
+use weldfs_media::{CowImage, CowMedium, CrashModel};
 
 /// Bytes of an image, and of its log: the fewest there can be.
 const IMAGE_BYTES: usize = 4 << 20;

@@ -11,8 +11,7 @@ use super::{harm, judged};
 use std::sync::Arc;
 use weldfs_crash_harness::hand::{Hand, small_mount};
 use weldfs_journal::canary::{self, Canary};
-use weldfs_storagefs::media::{CowImage, CowMedium};
-use weldfs_storagefs::store::Store;
+use weldfs_media::{CowImage, CowMedium};
 
 fn bad(count: u64) -> usize {
     (0..count).filter(|n| judged(&case(3, *n)).is_err()).count()
@@ -34,7 +33,7 @@ fn damaged_images_find_planted_bugs_and_nothing_else() {
 
 fn mounted(image: &CowImage) -> Option<Look> {
     let medium = Arc::new(CowMedium::new(image.clone(), pristine()[2].base.model));
-    let (store, _) = Store::mount(medium, small_mount(4)).ok()?;
+    let (store, _) = weldfs_fs::mount(medium, small_mount(4)).ok()?;
     Some(look(&mut Hand::new(store)))
 }
 

@@ -5,7 +5,7 @@
 use super::pristine::{BLOCK, PAGE};
 use std::collections::{BTreeMap, BTreeSet};
 use weldfs_fuzz_targets::media::number;
-use weldfs_storagefs::media::CowImage;
+use weldfs_media::CowImage;
 
 /// Bytes of a page's header, of a key, of a page reference, of a leaf's slot and of an interior page's entry.
 const HEADER: usize = 64;

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use weldfs_ciscops::InodeNo;
 use weldfs_journal::{BlockNo, Medium, Record, RecordHead, RecordKind, ScanError, ScanReport, TxnMode, Verdict, scan};
 use weldfs_logview::{Content, DataState, Ending, Item, Kind, Name, Tail, walk};
-use weldfs_storagefs::effect::{self, AttrDelta, BlockState, Effect};
-use weldfs_storagefs::record::{InodeRec, Time};
-use weldfs_storagefs::store::Store;
-use weldfs_storagefs::superblock::Superblock;
+use weldfs_store::effect::{self, AttrDelta, BlockState, Effect};
+use weldfs_store::record::{InodeRec, Time};
+use weldfs_store::superblock::Superblock;
 
 /// What both sides must agree on for one record.
 type Seen = (u64, u64, &'static str, &'static str, u16, u64, u64, u32, Content);
@@ -137,7 +136,7 @@ fn every_record_of_a_healthy_image_is_read_the_same() {
 fn an_empty_log_and_a_clean_image_have_no_records() {
     let medium = fresh(64);
     assert_eq!(outsider(&bytes_of(&*medium)).0.len(), 0);
-    let (store, _) = Store::mount(medium.clone(), options()).expect("mounts");
+    let (store, _) = weldfs_fs::mount(medium.clone(), options()).expect("mounts");
     store.unmount().expect("unmounts");
     assert_eq!(outsider(&bytes_of(&*medium)).0.len(), 0);
 }
@@ -145,7 +144,7 @@ fn an_empty_log_and_a_clean_image_have_no_records() {
 #[test]
 fn records_of_all_kinds_over_several_laps_are_read_the_same() {
     let medium = fresh(64);
-    let (store, _) = Store::mount(medium.clone(), options()).expect("mounts");
+    let (store, _) = weldfs_fs::mount(medium.clone(), options()).expect("mounts");
     let journal = store.journal();
     for i in 0..3000u64 {
         let kind = [RecordKind::Op, RecordKind::Begin, RecordKind::Micro, RecordKind::End][i as usize % 4];
@@ -315,7 +314,7 @@ fn every_effect_is_read_the_same() {
         Effect::ReclaimDone { ino, cut: 0 },
     ];
     let medium = fresh(64);
-    let (store, _) = Store::mount(medium.clone(), options()).expect("mounts");
+    let (store, _) = weldfs_fs::mount(medium.clone(), options()).expect("mounts");
     store.journal().append(RecordHead::op(), &[&effect::encode(&all)], Vec::new(), None).expect("appends");
     // Nothing wrote the blocks it names.
     let (mut content, mut state) = (None, None);

@@ -5,11 +5,11 @@ use crate::common::bytes_of;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weldfs_ciscops::{At, Handle, Op, OpenFlags};
+use weldfs_fs::driver::Direct;
 use weldfs_journal::{ManualClock, Medium, SeededRandom};
-use weldfs_storagefs::fs::driver::Direct;
-use weldfs_storagefs::media::RamMedium;
-use weldfs_storagefs::mount::{MkfsOptions, format};
-use weldfs_storagefs::store::{MountOptions, Store};
+use weldfs_media::RamMedium;
+use weldfs_store::MountOptions;
+use weldfs_store::mount::{MkfsOptions, format};
 
 /// Formats 3 MiB, makes `/hi`, takes a checkpoint, appends to `/hi`: the file is in the tree, the append in the log.
 fn example() -> Vec<u8> {
@@ -17,7 +17,7 @@ fn example() -> Vec<u8> {
     let (clock, random) = (Arc::new(ManualClock::new(1_000_000_000)), Arc::new(SeededRandom::new(1)));
     let mkfs = MkfsOptions { uuid: Some(*b"weldfs example 1"), label: "example".to_owned(), ..Default::default() };
     format(&medium, &mkfs, &*clock, &*random).unwrap();
-    let (store, _) = Store::mount(medium.clone(), MountOptions::new(clock, random)).unwrap();
+    let (store, _) = weldfs_fs::mount(medium.clone(), MountOptions::new(clock, random)).unwrap();
     let mut d = Direct::new(store, 64 << 10);
     let path = d.put(0, b"hi");
     let append = |d: &mut Direct, seconds: i64, text: &[u8]| {

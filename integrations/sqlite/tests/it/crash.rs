@@ -6,14 +6,14 @@ use rusqlite::Connection;
 use std::path::Path;
 use std::sync::Arc;
 use weldfs::Client;
+use weldfs_device::DeviceConfig;
 use weldfs_journal::{Medium, SystemClock, SystemRandom};
 use weldfs_kernel_shim::Embedded;
+use weldfs_media::{CowImage, CowMedium, CrashModel, Recording, RecordingMedium, Replayer};
 use weldfs_sqlite::{Provided, Way};
-use weldfs_storagefs::device::DeviceConfig;
-use weldfs_storagefs::geometry::GeometryOptions;
-use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel, Recording, RecordingMedium, Replayer};
-use weldfs_storagefs::mount::{MkfsOptions, format};
-use weldfs_storagefs::store::{MountOptions, Store};
+use weldfs_store::MountOptions;
+use weldfs_store::geometry::GeometryOptions;
+use weldfs_store::mount::{MkfsOptions, format};
 
 /// Small, so that a state is cheap to make and to mount.
 const IMAGE_BYTES: u64 = 8 << 20;
@@ -60,7 +60,7 @@ impl Work {
 
 fn mount(medium: Arc<dyn Medium>, memory: usize) -> Embedded {
     let options = MountOptions { memory, ..MountOptions::new(Arc::new(SystemClock), Arc::new(SystemRandom)) };
-    let (store, _) = Store::mount(medium, options).unwrap();
+    let (store, _) = weldfs_fs::mount(medium, options).unwrap();
     Embedded::over(store, DeviceConfig { cores: 1, ..DeviceConfig::default() }).unwrap()
 }
 

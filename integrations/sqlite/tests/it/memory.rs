@@ -5,9 +5,9 @@ use crate::rig::{connect, register};
 use rusqlite::Connection;
 use std::sync::Arc;
 use weldfs::Client;
+use weldfs_device::DeviceConfig;
 use weldfs_kernel_shim::{Embedded, Source};
 use weldfs_sqlite::{Provided, Way};
-use weldfs_storagefs::device::DeviceConfig;
 
 /// A device in memory, found under the name of a file.
 pub struct Memory {

@@ -326,7 +326,7 @@ fn an_image_that_got_the_name_of_another_one_has_its_own_journals() {
     assert_eq!(one::<String>(&again, "pragma integrity_check"), "ok");
     drop((first, second, again));
     let devices = ["old.img", "one.img"].map(|image| {
-        let config = weldfs_storagefs::device::DeviceConfig::default();
+        let config = weldfs_device::DeviceConfig::default();
         let embedded =
             weldfs_kernel_shim::Embedded::open(&weldfs_kernel_shim::Source::Image(at(image)), config).unwrap();
         weldfs::Client::with(std::sync::Arc::new(embedded)).unwrap()

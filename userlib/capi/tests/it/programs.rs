@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use weldfs_journal::{SystemClock, SystemRandom};
 use weldfs_kernel_shim::serve::Stopper;
 use weldfs_kernel_shim::{Opened, ServeConfig, Server, Source};
-use weldfs_storagefs::media::{self, ImageKind};
-use weldfs_storagefs::mount::{MkfsOptions, format};
+use weldfs_media::ImageKind;
+use weldfs_store::mount::{MkfsOptions, format};
 
 fn here(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -223,7 +223,7 @@ fn images_are_opened_in_the_process() {
         let image = device.dir.path().join(format!("{kind:?}.img"));
         let behind = device.dir.path().join(format!("{kind:?}-behind.img"));
         for image in [&image, &behind] {
-            let made = media::create(image, kind, 32 << 20, false).expect("made");
+            let made = weldfs_media::create(image, kind, 32 << 20, false).expect("made");
             format(&made, &MkfsOptions::default(), &SystemClock, &SystemRandom).expect("formatted");
         }
         for _ in 0..2 {
@@ -242,7 +242,7 @@ fn images_are_opened_in_the_process() {
 fn an_image_that_is_served_is_reached_through_its_device() {
     let dir = tempfile::tempdir().expect("folder");
     let image = dir.path().join("d.img");
-    let made = media::create(&image, ImageKind::Pmem, 32 << 20, false).expect("made");
+    let made = weldfs_media::create(&image, ImageKind::Pmem, 32 << 20, false).expect("made");
     format(&made, &MkfsOptions::default(), &SystemClock, &SystemRandom).expect("formatted");
     // Children of other tests have the image's lock, too, until their exec.
     made.let_go();
@@ -266,7 +266,7 @@ fn every_call_works_on_an_image_in_the_process() {
         ("queues", "queues work\n"),
         ("virt", "virtual files work\n"),
     ] {
-        let made = media::create(&image, ImageKind::Pmem, 64 << 20, true).expect("made");
+        let made = weldfs_media::create(&image, ImageKind::Pmem, 64 << 20, true).expect("made");
         format(&made, &MkfsOptions::default(), &SystemClock, &SystemRandom).expect("formatted");
         drop(made);
         let mut command = Command::new(build(&here(&format!("tests/c/{source}.c")), false));

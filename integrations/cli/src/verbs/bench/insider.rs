@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 use std::io;
 use std::path::{Path, PathBuf};
 use weldfs_benches::insider::{self, Options, Scale, cat};
-use weldfs_storagefs::device::Profile;
+use weldfs_device::Profile;
 
 /// Arguments of `weldfs bench insider`.
 #[derive(clap::Args, Debug)]

@@ -14,11 +14,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weldfs::Connector;
 use weldfs::SocketConnector;
+use weldfs_device::DeviceConfig;
+use weldfs_fs::Cred;
 use weldfs_kernel_shim::{Embedded, Opened, ServeConfig, ServeError, Server, Source, Stopper};
+use weldfs_media::{ImageKind, OpenMode};
 use weldfs_mount::{Door, SocketDoor, Who};
-use weldfs_storagefs::device::DeviceConfig;
-use weldfs_storagefs::fs::Cred;
-use weldfs_storagefs::media::{ImageKind, OpenMode};
 
 /// Memory of a device that only this mount uses, bytes.
 const MEMORY: u64 = 512 << 20;
@@ -187,11 +187,11 @@ pub fn wait_until_closed(source: &Path, most: Duration) -> bool {
     }
     let until = Instant::now() + most;
     loop {
-        match weldfs_storagefs::media::open(source, ImageKind::Block, OpenMode::ReadOnly) {
-            Err(weldfs_storagefs::media::OpenError::InUse { .. }) if Instant::now() < until => {
+        match weldfs_media::open(source, ImageKind::Block, OpenMode::ReadOnly) {
+            Err(weldfs_media::OpenError::InUse { .. }) if Instant::now() < until => {
                 std::thread::sleep(find::PAUSE);
             }
-            Err(weldfs_storagefs::media::OpenError::InUse { .. }) => return false,
+            Err(weldfs_media::OpenError::InUse { .. }) => return false,
             _ => return true,
         }
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use weldfs_storagefs::device::{CostModel, PolicyKind};
+use weldfs_device::{CostModel, PolicyKind};
 
 /// Less than this holds no cache at all.
 const MEMORY_MIN: u64 = 1 << 20;

@@ -3,9 +3,9 @@
 use crate::observe::{human_count, human_ns};
 use crate::output::human_bytes;
 use std::io::{self, Write};
-use weldfs_storagefs::device::counters::CounterSpec;
-use weldfs_storagefs::device::latency::Snapshot;
-use weldfs_storagefs::device::{DeviceStats, TenantStats};
+use weldfs_device::counters::CounterSpec;
+use weldfs_device::latency::Snapshot;
+use weldfs_device::{DeviceStats, TenantStats};
 
 /// Every counter has its place here, by name.
 pub const GROUPS: &[(&str, &[&str])] = &[

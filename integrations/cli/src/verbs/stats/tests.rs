@@ -2,14 +2,14 @@
 
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
-use weldfs_storagefs::device::latency::Histogram;
-use weldfs_storagefs::device::{CoreTotals, TenantStats};
+use weldfs_device::latency::Histogram;
+use weldfs_device::{CoreTotals, TenantStats};
 
 /// A report in which every counter of every tenant has another value.
 fn sample() -> DeviceStats {
     let histogram = Histogram::default();
     [900, 1024, 1025, 70_000, 1 << 36].into_iter().for_each(|ns| histogram.record(ns));
-    let numbers = |specs: &[weldfs_storagefs::device::counters::CounterSpec], from: u64| {
+    let numbers = |specs: &[weldfs_device::counters::CounterSpec], from: u64| {
         let map = specs.iter().enumerate().map(|(at, s)| (s.name.to_owned(), (from + at as u64).into()));
         serde_json::Value::Object(map.collect())
     };
@@ -37,7 +37,7 @@ fn sample() -> DeviceStats {
         "cores":[],"tenants":[]}"#;
     let mut stats: DeviceStats = serde_json::from_str(text).expect("a report");
     let core: CoreTotals = serde_json::from_value(numbers(CoreTotals::SPECS, 50)).expect("counters");
-    stats.cores = vec![weldfs_storagefs::device::CoreStats { core: 0, totals: core }];
+    stats.cores = vec![weldfs_device::CoreStats { core: 0, totals: core }];
     stats.tenants = vec![tenant(0, "alice"), tenant(1, "we\"ird\\\n")];
     for t in &stats.tenants {
         stats.total.add(&t.totals);
@@ -102,7 +102,7 @@ fn the_prometheus_page_keeps_the_rules_of_its_format() {
 #[test]
 fn what_a_slot_is_and_whose_are_labels() {
     let mut stats = sample();
-    let slot = |slot, kernel: Option<&str>, tenant, luts| weldfs_storagefs::device::SlotStats {
+    let slot = |slot, kernel: Option<&str>, tenant, luts| weldfs_device::SlotStats {
         slot,
         state: "idle".to_owned(),
         kernel: kernel.map(str::to_owned),

@@ -2,9 +2,7 @@
 
 use serde::Serialize;
 use std::collections::HashMap;
-use weldfs_storagefs::device::{
-    DeviceFacts, DeviceStats, InodeQueueStats, MemoryStats, SchedulerStats, SlotStats, TenantStats,
-};
+use weldfs_device::{DeviceFacts, DeviceStats, InodeQueueStats, MemoryStats, SchedulerStats, SlotStats, TenantStats};
 
 /// One interval. Fractions are of 1; what is not "per second" is of the interval's end.
 #[derive(Clone, Debug, Serialize)]

@@ -4,7 +4,7 @@ use super::interval::{CoreRow, Interval, Sort, TenantRow};
 use crate::observe::{human_count, human_ns};
 use crate::output::human_bytes;
 use std::io::{self, Write};
-use weldfs_storagefs::device::SlotStats;
+use weldfs_device::SlotStats;
 
 /// One column of the tenants' table.
 pub struct Column {
@@ -117,7 +117,7 @@ pub const INODE_HEADS: [&str; 6] = ["INODE", "TENANT", "TICKETS", "WAITING", "RU
 /// Rows of the inode queues' table.
 pub fn inode_rows(i: &Interval) -> Vec<[String; 6]> {
     let name = |id: u32| i.tenants.iter().find(|t| t.tenant == id).map_or_else(|| id.to_string(), |t| t.name.clone());
-    let row = |q: &weldfs_storagefs::device::InodeQueueStats| {
+    let row = |q: &weldfs_device::InodeQueueStats| {
         [
             q.inode.to_string(),
             q.tenant.map_or_else(|| "-".to_owned(), name),

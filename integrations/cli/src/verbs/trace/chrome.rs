@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use weldfs_ciscops::Opcode;
 use weldfs_ciscops::trace::{Decoded, Slice, SlotSpan, slice_end, slice_flag, slot_flag, slot_kind};
-use weldfs_storagefs::device::trace::TraceFacts;
+use weldfs_device::trace::TraceFacts;
 
 /// The process of the device's cores.
 const CORES: u32 = 1;
@@ -182,7 +182,7 @@ fn runnable(out: &mut dyn Write, facts: &TraceFacts, slices: &[Slice]) -> io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weldfs_storagefs::device::trace::{CoreTrace, SlotTrace};
+    use weldfs_device::trace::{CoreTrace, SlotTrace};
 
     #[test]
     fn a_file_holds_tracks_spans_counters_and_what_was_dropped() {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use weldfs_ciscops::dirent::dtype;
 use weldfs_fuzz_targets::cursor::Cursor;
 use weldfs_fuzz_targets::media::{Base, draft, number};
-use weldfs_storagefs::media::CowImage;
+use weldfs_media::CowImage;
 
 /// A base as it is, and a draft of it with one edit.
 const CLEAN: u8 = 2;

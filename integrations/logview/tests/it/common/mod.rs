@@ -7,19 +7,19 @@ use weldfs_ciscops::{
     At, ChecksumKind, ChecksumState, Command, FallocMode, Handle, InodeNo, Op, OpenFlags, Outcome, PoolRange,
     Registers, RenameFlags, Written, XattrFlags,
 };
+use weldfs_fs::driver::Direct;
 use weldfs_journal::{ManualClock, Medium, RecordKind, SeededRandom};
 use weldfs_logview as view;
-use weldfs_storagefs::codec::DecodeError;
-use weldfs_storagefs::cred::Cred;
-use weldfs_storagefs::effect::{self, AttrDelta, BlockState, Effect, attr};
-use weldfs_storagefs::fs::driver::Direct;
-use weldfs_storagefs::geometry::GeometryOptions;
-use weldfs_storagefs::media::RamMedium;
-use weldfs_storagefs::micro::{Begin, Commit, Detect, End, Input, Verdict};
-use weldfs_storagefs::mount::{MkfsOptions, format};
-use weldfs_storagefs::outcomes::OutcomeRec;
-use weldfs_storagefs::record::{InodeRec, Time};
-use weldfs_storagefs::store::{Group, MountOptions, Store};
+use weldfs_media::RamMedium;
+use weldfs_store::codec::DecodeError;
+use weldfs_store::cred::Cred;
+use weldfs_store::effect::{self, AttrDelta, BlockState, Effect, attr};
+use weldfs_store::geometry::GeometryOptions;
+use weldfs_store::micro::{Begin, Commit, Detect, End, Input, Verdict};
+use weldfs_store::mount::{MkfsOptions, format};
+use weldfs_store::outcomes::OutcomeRec;
+use weldfs_store::record::{InodeRec, Time};
+use weldfs_store::{Group, MountOptions};
 
 fn time(t: Time) -> view::Time {
     view::Time { seconds: t.sec, nanoseconds: t.nsec }
@@ -300,7 +300,7 @@ pub fn workload(d: &mut Direct) {
 /// An image with a bit of everything in its log; the last part of it not durable when `torn`.
 pub fn image(align: u32, torn: bool) -> Vec<u8> {
     let medium = fresh(align);
-    let (store, _) = Store::mount(medium.clone(), options()).expect("mounts");
+    let (store, _) = weldfs_fs::mount(medium.clone(), options()).expect("mounts");
     let mut d = Direct::new(store, 8 << 20);
     workload(&mut d);
     if !torn {

@@ -1,0 +1,624 @@
+//! What all parts of one device share.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use rustix::event::{EventfdFlags, eventfd};
+use weldfs_ciscops::{Durability, Errno, InodeNo};
+use weldfs_fpga::card::Card;
+use weldfs_fpga::config::CardConfig;
+use weldfs_journal::{Clock, MediumKind};
+use weldfs_locks::{Condvar, Mutex};
+use weldfs_scheduler::{Cost, PolicyKind, WEIGHT_DEFAULT, WEIGHT_MAX};
+
+use super::board::Board;
+use super::clock::now_ns;
+use super::counters::{CoreCounters, Totals, several_writers};
+use super::departures::Departures;
+use super::emulated::Emulated;
+use super::io::IoPool;
+use super::leases::Leases;
+use super::leavings::Leavings;
+use super::limits::{
+    OPEN_FILES_MAX, PLACEHOLDERS_MAX, QUEUES_MAX, SESSIONS_MAX, SLOTS_PER_THREAD, SWEEP_AGAIN_NS, SWEEP_SHARE,
+};
+use super::maintenance::Maintenance;
+use super::memory::Memory;
+use super::model::MediaModel;
+use super::ofd::OpenFiles;
+use super::pace::Pace;
+use super::profile::Profile;
+use super::runq::{CostModel, RunQueue};
+use super::seat::Seat;
+use super::session::{QueueState, SessionState};
+use super::sets::SetTable;
+use super::slots::Inbox;
+use super::tenants::{DeviceStock, Identity, Resource, Tenant, TenantTable, TenantsConfig};
+use super::trace::Trace;
+use super::virt::Virtuals;
+use super::watches::Watches;
+use weldfs_store::Store;
+
+/// How a device is to be run.
+#[derive(Clone, Debug)]
+pub struct DeviceConfig {
+    /// What reports call the file system.
+    pub label: String,
+    /// Device threads; at least one.
+    pub cores: usize,
+    /// What "default durability" means: `Volatile` or `Durable`; `Default` = by the medium (durable on pmem and ram).
+    pub durability: Durability,
+    /// Scheduling policy.
+    pub policy: PolicyKind,
+    /// Device time after which a running command gives way to others, nanoseconds.
+    pub quantum_ns: u64,
+    /// What commands are charged.
+    pub cost: CostModel,
+    /// Emulated hardware.
+    pub profile: Profile,
+    /// The emulated medium that the store lies on, if it is on one ([`super::on_modelled`]).
+    pub media: Option<Arc<MediaModel>>,
+    /// Bytes for overlay, page cache and block cache; for whoever mounts the store the device runs on.
+    pub memory_bytes: u64,
+    /// Bytes of shared memory that all queue pairs together may take.
+    pub pool_bytes_max: u64,
+    /// Handles of one session.
+    pub handles_max: u32,
+    /// Who is charged, with limits.
+    pub tenants: TenantsConfig,
+    /// Commands run on the threads that call, and the device's own thread does what is left: where the device has one
+    /// core and no profile, and its clients are threads of this process. `None`: as is best where it runs (an embedded
+    /// device does, one that is served does not).
+    pub inline: Option<bool>,
+    /// What completed survives the death of this process, on block media, too: the host's kernel is handed the records
+    /// of volatile changes before they are answered. `None`: as is best where it runs (an embedded device does, for it
+    /// dies with a program that may be killed at any time; one that is served does not).
+    pub hand_over: Option<bool>,
+    /// Commands that are found alone and wait for nothing are over where they are taken (`device::rtc`). False: all
+    /// take the way of those that wait, for comparison.
+    pub at_once: bool,
+    /// Longest a device thread spins without work before it sleeps, nanoseconds.
+    pub spin_ns_max: u64,
+    /// The FPGA slots; a key of the profile's that has another than its default goes before it.
+    pub card: CardConfig,
+    /// Called by each device thread once it has had nothing to do for a second: a program whose allocator keeps what
+    /// its threads have freed gives it back there.
+    pub at_rest: Option<fn()>,
+}
+
+impl Default for DeviceConfig {
+    fn default() -> Self {
+        DeviceConfig {
+            label: String::new(),
+            cores: 1,
+            durability: Durability::Default,
+            policy: PolicyKind::default(),
+            quantum_ns: super::limits::QUANTUM_NS,
+            cost: CostModel::default(),
+            profile: Profile::default(),
+            media: None,
+            memory_bytes: 512 << 20,
+            pool_bytes_max: 1 << 30,
+            handles_max: weldfs_ciscops::limits::HANDLES_MAX,
+            tenants: TenantsConfig::default(),
+            inline: None,
+            hand_over: None,
+            at_once: true,
+            spin_ns_max: super::limits::SPIN_NS_MAX,
+            card: CardConfig::default(),
+            at_rest: None,
+        }
+    }
+}
+
+/// What is left in a device thread's inbox.
+pub(super) enum Message {
+    /// Serve this queue pair from now on.
+    Queue(Arc<QueueState>),
+    /// Drain and drop the queues of this session.
+    CloseSession(u64),
+    /// End when no queue is left.
+    Stop,
+    /// Another core has given back what it freed, which this one may have allocated: one that rests does so again.
+    GiveBack,
+    /// The device is out of service: end at once.
+    Abandon,
+    /// What no message does by itself: the core panics.
+    #[cfg(test)]
+    Panic,
+}
+
+/// One device thread as others see it.
+pub(super) struct ThreadState {
+    pub inbox: Arc<Inbox<Message>>,
+    pub counters: CoreCounters,
+    pub queues: AtomicUsize,
+}
+
+/// The shared part of a device.
+pub struct Core {
+    pub(super) config: DeviceConfig,
+    pub(super) store: Arc<Store>,
+    pub(super) durable_default: bool,
+    pub(super) sets: SetTable,
+    pub(super) files: Arc<OpenFiles>,
+    pub(super) leases: Leases,
+    pub(super) watches: Arc<Watches>,
+    pub(super) virtuals: Virtuals,
+    pub(super) io: IoPool,
+    pub(super) maintenance: Maintenance,
+    pub(super) pace: Pace,
+    pub(super) card: Arc<Card>,
+    pub(super) threads: Vec<ThreadState>,
+    pub(super) board: Arc<Board>,
+    pub(super) memory: Memory,
+    pub(super) trace: Trace,
+    /// The core, where callers run it.
+    pub(super) seat: Seat,
+    pub(super) emulated: Emulated,
+    all_queues: Mutex<Vec<Arc<QueueState>>>,
+    queues_version: AtomicU64,
+    /// When dead placeholders were last looked for on demand, and how many were handed out since.
+    swept: AtomicU64,
+    placed: AtomicUsize,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) tenants: TenantTable,
+    sessions: Mutex<Sessions>,
+    no_sessions: Condvar,
+    pub(super) departures: Departures,
+    next_session: AtomicU64,
+    pool_bytes: AtomicU64,
+    pub(super) leavings: Leavings,
+    queues: AtomicUsize,
+    /// When the device began to end, on its clock; 0: it has not.
+    ending_since: AtomicU64,
+    poisoned: AtomicBool,
+    abandoned: AtomicBool,
+    /// An eventfd: readable once the device is abandoned.
+    failure: OwnedFd,
+}
+
+#[derive(Default)]
+struct Sessions {
+    live: HashMap<u64, Arc<SessionState>>,
+    refuse: bool,
+}
+
+/// A tenant's weight as policies count: 100, the usual one, is theirs.
+pub(super) fn policy_weight(weight: u32) -> u32 {
+    (u64::from(weight) * u64::from(WEIGHT_DEFAULT) / 100).clamp(1, u64::from(WEIGHT_MAX)) as u32
+}
+
+/// Sessions, which have a socket and a doorbell each, and placeholders for which a process with so many descriptors
+/// has enough: a third of them, or two thousand, are left for the device itself, for connections that have not
+/// attached, and for what clients send. So none of them runs out, and of each a tenant leaves as much to others as it
+/// has.
+fn stock_of(descriptors: usize) -> (usize, usize) {
+    let placeholders = descriptors.saturating_sub(4 * SESSIONS_MAX).clamp(descriptors / 4, PLACEHOLDERS_MAX);
+    ((descriptors / 5).clamp(1, SESSIONS_MAX), placeholders)
+}
+
+/// Whether a change that says nothing about it is durable before its answer.
+fn is_durable(asked: Durability, medium: MediumKind) -> bool {
+    match asked {
+        Durability::Durable => true,
+        Durability::Volatile => false,
+        Durability::Default => medium != MediumKind::Block,
+    }
+}
+
+impl Core {
+    pub(super) fn new(store: Arc<Store>, config: DeviceConfig) -> std::io::Result<Arc<Core>> {
+        let durable_default = is_durable(config.durability, store.medium().info().kind);
+        if config.cores > 1 {
+            several_writers();
+        }
+        let threads = (0..config.cores.max(1))
+            .map(|_| {
+                Ok(ThreadState {
+                    inbox: Arc::new(Inbox::new()?),
+                    counters: CoreCounters::default(),
+                    queues: AtomicUsize::new(0),
+                })
+            })
+            .collect::<std::io::Result<Vec<_>>>()?;
+        let slots = config.cores.max(1) * SLOTS_PER_THREAD;
+        let runq = RunQueue::new(config.policy, slots, config.quantum_ns, config.cost);
+        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let (sessions, placeholders) = stock_of(descriptors.map_or(PLACEHOLDERS_MAX, |n| n as usize));
+        let has = DeviceStock {
+            cores: threads.len(),
+            slots,
+            sessions,
+            queue_pairs: QUEUES_MAX,
+            pool_bytes: config.pool_bytes_max,
+            handles: OPEN_FILES_MAX,
+            placeholders,
+        };
+        let board = Arc::new(Board::new(runq, slots, threads.iter().map(|t| t.inbox.clone())));
+        let memory = Memory::new(store.clone(), board.clone());
+        let tenants = TenantTable::new(config.tenants.clone(), has, &weldfs_journal::SystemRandom);
+        for tenant in tenants.list() {
+            let bad = |e| std::io::Error::new(std::io::ErrorKind::InvalidInput, format!("tenant {}: {e}", tenant.name));
+            memory.set_share(&tenant).map_err(bad)?;
+            // Until it has a session, others are guaranteed what was not promised to it.
+            memory.forget(&tenant);
+            board.runq.set_weight(tenant.id, || policy_weight(tenant.weight()));
+        }
+        let emulated = Emulated::new(&config, threads.len())?;
+        let card = emulated.card().clone();
+        let watches = Watches::of(&store);
+        Ok(Arc::new(Core {
+            files: OpenFiles::of(&store),
+            leases: Leases::default(),
+            watches,
+            io: IoPool::start(store.clone(), config.at_rest)?,
+            maintenance: Maintenance::default(),
+            leavings: Leavings::default(),
+            pace: Pace::default(),
+            trace: Trace::new(threads.len(), card.clone()),
+            card,
+            clock: store.clock().clone(),
+            tenants,
+            board,
+            memory,
+            seat: Seat::default(),
+            emulated,
+            all_queues: Mutex::default(),
+            queues_version: AtomicU64::new(1),
+            swept: AtomicU64::new(0),
+            placed: AtomicUsize::new(0),
+            config,
+            store,
+            durable_default,
+            sets: SetTable::default(),
+            virtuals: Virtuals::default(),
+            threads,
+            sessions: Mutex::default(),
+            no_sessions: Condvar::new(),
+            departures: Departures::new()?,
+            next_session: AtomicU64::new(1),
+            pool_bytes: AtomicU64::new(0),
+            queues: AtomicUsize::new(0),
+            ending_since: AtomicU64::new(0),
+            poisoned: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
+            failure: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        }))
+    }
+
+    /// A new session. EMFILE at the device's limit, ENODEV while it shuts down.
+    pub(super) fn attach(
+        self: &Arc<Self>,
+        who: Identity,
+        client_id: [u8; 16],
+        prefix: Vec<u8>,
+    ) -> Result<Arc<SessionState>, Errno> {
+        let mut sessions = self.sessions.lock();
+        if sessions.refuse {
+            return Err(Errno::NODEV);
+        }
+        if sessions.live.len() >= SESSIONS_MAX {
+            return Err(Errno::MFILE);
+        }
+        let tenant = self.tenants.of(&who);
+        if !tenant.take(Resource::Sessions, 1) {
+            return Err(Errno::MFILE);
+        }
+        self.board.runq.set_weight(tenant.id, || policy_weight(tenant.weight()));
+        if let Err(e) = self.memory.set_share(&tenant)
+            && tenant.log.permits()
+        {
+            tracing::warn!("tenant {} has no guarantee of memory: {e}", tenant.name);
+        }
+        let id = self.next_session.fetch_add(1, Ordering::Relaxed);
+        let state = SessionState::new(self.clone(), id, who.cred, tenant.clone(), client_id, prefix).map_err(|e| {
+            tenant.give(Resource::Sessions, 1);
+            Errno(e.raw_os_error().unwrap_or(Errno::MFILE.0))
+        })?;
+        let state = Arc::new(state);
+        sessions.live.insert(id, state.clone());
+        Ok(state)
+    }
+
+    pub(super) fn session_gone(&self, session: &Arc<SessionState>, totals: impl FnOnce() -> Totals) {
+        self.trace.abandon(session.id);
+        let mut sessions = self.sessions.lock();
+        session.tenant.retire(&totals());
+        session.tenant.give(Resource::Sessions, 1);
+        if session.tenant.usage().sessions == 0 {
+            self.memory.forget(&session.tenant);
+        }
+        sessions.live.remove(&session.id);
+        if sessions.live.is_empty() {
+            self.no_sessions.notify_all();
+        }
+        drop(sessions);
+        self.departures.note();
+    }
+
+    /// The sessions of a user that are ending.
+    pub(super) fn departing(&self, uid: u32) -> Vec<u64> {
+        let sessions = self.sessions.lock();
+        sessions.live.values().filter(|s| s.uid() == uid && s.closing()).map(|s| s.id).collect()
+    }
+
+    /// Whether a session is there.
+    pub(super) fn has_session(&self, id: u64) -> bool {
+        self.sessions.lock().live.contains_key(&id)
+    }
+
+    /// Ends a session whose client broke the protocol of the rings.
+    pub(super) fn kill_session(&self, id: u64) {
+        let session = self.sessions.lock().live.get(&id).cloned();
+        if let Some(s) = session {
+            s.close();
+        }
+    }
+
+    /// Refuses newcomers, ends all sessions and waits until they are gone.
+    pub(super) fn end_sessions(&self) {
+        self.refuse_and_close();
+        let mut sessions = self.sessions.lock();
+        while !sessions.live.is_empty() {
+            self.no_sessions.wait(&mut sessions);
+        }
+    }
+
+    /// Refuses newcomers and begins to end all sessions.
+    pub(super) fn refuse_and_close(&self) {
+        self.ending_since.store(now_ns().max(1), Ordering::Relaxed);
+        let live: Vec<_> = {
+            let mut sessions = self.sessions.lock();
+            sessions.refuse = true;
+            sessions.live.values().cloned().collect()
+        };
+        live.iter().for_each(|s| s.close());
+    }
+
+    /// Since when the device ends, if it does.
+    pub(super) fn ending_since(&self) -> Option<u64> {
+        Some(self.ending_since.load(Ordering::Relaxed)).filter(|since| *since != 0)
+    }
+
+    /// Looks at the sessions while none can come or go.
+    pub(super) fn with_sessions(&self, look: impl FnOnce(&mut dyn Iterator<Item = &Arc<SessionState>>)) {
+        look(&mut self.sessions.lock().live.values());
+    }
+
+    pub(super) fn live_sessions(&self) -> Vec<Arc<SessionState>> {
+        self.sessions.lock().live.values().cloned().collect()
+    }
+
+    /// The core with the fewest queue pairs: the home of the next one.
+    pub(super) fn home_of_next(&self) -> usize {
+        let least = (0..self.threads.len()).min_by_key(|i| self.threads[*i].queues.load(Ordering::Relaxed));
+        least.expect("a device has at least one core")
+    }
+
+    /// Hands a queue pair to its home.
+    pub(super) fn place_queue(&self, queue: Arc<QueueState>) {
+        let home = &self.threads[queue.pair.home];
+        home.queues.fetch_add(1, Ordering::Relaxed);
+        self.all_queues.lock().push(queue.clone());
+        self.queues_version.fetch_add(1, Ordering::Release);
+        home.inbox.send(Message::Queue(queue));
+    }
+
+    /// A queue pair was dropped by its home.
+    pub(super) fn queue_gone(&self, queue: &Arc<QueueState>) {
+        self.threads[queue.pair.home].queues.fetch_sub(1, Ordering::Relaxed);
+        self.all_queues.lock().retain(|q| !Arc::ptr_eq(q, queue));
+        self.queues_version.fetch_add(1, Ordering::Release);
+        // A core that has had something to do ever since it last looked at the rings of others knows it, too, and its
+        // memory would stay. One that sleeps knows none.
+        self.threads.iter().for_each(|t| t.inbox.note());
+    }
+
+    /// Lets go of placeholders that nothing holds any more, for a client at its limit: whether it looked. Not for a
+    /// client that only asks again and again, which would keep the control plane busy: where little has been handed out
+    /// since the last look, measured by what there is to look at, a while must have passed.
+    pub(super) fn look_for_dead_placeholders(&self) -> bool {
+        let (now, last) = (now_ns(), self.swept.load(Ordering::Relaxed));
+        let fresh = self.placed.swap(0, Ordering::Relaxed);
+        let due = fresh >= self.files.bound() / SWEEP_SHARE || now.saturating_sub(last) >= SWEEP_AGAIN_NS;
+        if due {
+            self.swept.store(now, Ordering::Relaxed);
+            self.files.sweep();
+        } else {
+            self.placed.fetch_add(fresh, Ordering::Relaxed);
+        }
+        due
+    }
+
+    /// So many placeholders were handed out.
+    pub(super) fn note_placeholders(&self, count: usize) {
+        self.placed.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Changes whenever the list of queue pairs does.
+    #[inline]
+    pub(super) fn queues_version(&self) -> u64 {
+        self.queues_version.load(Ordering::Acquire)
+    }
+
+    /// All queue pairs, with a version of the list that is not newer.
+    pub(super) fn all_queues(&self) -> (u64, Vec<Arc<QueueState>>) {
+        (self.queues_version(), self.all_queues.lock().clone())
+    }
+
+    /// The command in this slot has its place in all its queues: the next one of its ring may follow, on another core
+    /// if there is one without work.
+    pub(super) fn admitted(&self, queue: &QueueState, slot: u32) {
+        let now = queue.pair.admitted(slot, self.board.slot(slot).generation());
+        queue.pair.tell();
+        if now && self.board.is_shared() {
+            self.offer_next(queue);
+        }
+    }
+
+    /// Nothing stands before the next command of a ring any more: its home may have gone to sleep over that.
+    pub(super) fn offer_next(&self, queue: &QueueState) {
+        let more = queue.pair.try_ends().is_none_or(|mut ends| ends.has_waiting());
+        if more {
+            self.board.offer(queue.pair.home);
+        }
+    }
+
+    /// Device time of so much time of the host's core, nanoseconds.
+    #[inline]
+    pub(super) fn scaled(&self, host_ns: u64) -> u64 {
+        (u128::from(host_ns) * u128::from(self.emulated.stretch()) / 1024) as u64
+    }
+
+    pub(super) fn broadcast(&self, message: impl Fn() -> Message) {
+        self.threads.iter().for_each(|t| t.inbox.send(message()));
+    }
+
+    /// Takes shared memory for a queue pair of `tenant`. ENOMEM or EMFILE at the device's or the tenant's limits.
+    pub(super) fn charge_pool(&self, tenant: &Tenant, bytes: u64) -> Result<(), Errno> {
+        if !tenant.take(Resource::QueuePairs, 1) {
+            return Err(Errno::MFILE);
+        }
+        if !tenant.take(Resource::PoolBytes, bytes) {
+            tenant.give(Resource::QueuePairs, 1);
+            return Err(Errno::NOMEM);
+        }
+        let before = self.pool_bytes.fetch_add(bytes, Ordering::AcqRel);
+        let queues = self.queues.fetch_add(1, Ordering::AcqRel);
+        if before + bytes <= self.config.pool_bytes_max && queues < QUEUES_MAX {
+            return Ok(());
+        }
+        self.release_pool(tenant, bytes);
+        Err(if queues < QUEUES_MAX { Errno::NOMEM } else { Errno::MFILE })
+    }
+
+    pub(super) fn release_pool(&self, tenant: &Tenant, bytes: u64) {
+        tenant.give(Resource::QueuePairs, 1);
+        tenant.give(Resource::PoolBytes, bytes);
+        self.pool_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        self.queues.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether commands run on the threads that call.
+    pub(super) fn is_inline(&self) -> bool {
+        self.emulated.is_fixed()
+    }
+
+    /// Charges a tenant for time that was not a slice of a command, if others wait for the cores.
+    pub(super) fn charge_beside(&self, tenant: &Tenant, ns: u64) {
+        let runq = &self.board.runq;
+        if !runq.is_empty() && runq.cost() == CostModel::Measured {
+            runq.account(tenant.id, 0, Cost { time_ns: ns, ..Cost::default() });
+        }
+    }
+
+    /// Charges memory in which a session collects a transaction: it counts as pool memory. ENOMEM.
+    pub(super) fn charge_staged(&self, tenant: &Tenant, bytes: u64) -> Result<(), Errno> {
+        if !tenant.take(Resource::PoolBytes, bytes) {
+            return Err(Errno::NOMEM);
+        }
+        let before = self.pool_bytes.fetch_add(bytes, Ordering::AcqRel);
+        if before + bytes <= self.config.pool_bytes_max {
+            return Ok(());
+        }
+        self.release_staged(tenant, bytes);
+        Err(Errno::NOMEM)
+    }
+
+    pub(super) fn release_staged(&self, tenant: &Tenant, bytes: u64) {
+        tenant.give(Resource::PoolBytes, bytes);
+        self.pool_bytes.fetch_sub(bytes, Ordering::AcqRel);
+    }
+
+    /// Queue pairs alive, and the bytes of their shared memory.
+    pub(super) fn pools(&self) -> (usize, u64) {
+        (self.queues.load(Ordering::Acquire), self.pool_bytes.load(Ordering::Acquire))
+    }
+
+    /// st_mode of an inode, 0 when it cannot be read at once.
+    pub(super) fn mode_of(&self, ino: InodeNo) -> u32 {
+        match self.store.inode(ino) {
+            Ok(Some(rec)) => rec.mode,
+            _ => 0,
+        }
+    }
+
+    /// After a panic in an op: state in memory may be half changed, so nothing is answered but EIO from now on.
+    pub(super) fn poison(&self) {
+        if !self.poisoned.swap(true, Ordering::SeqCst) {
+            tracing::error!("an operation panicked: the device answers EIO until it is restarted");
+            self.store.medium().poison();
+            self.maintenance.kick();
+        }
+    }
+
+    /// Takes the device out of service: a core has failed outside an operation, so commands may be lost that it had
+    /// taken, and its rings are polled by no core. Every client is told at once, also one that sleeps; whoever serves
+    /// the device sees [`Core::failure`]. What is left is given back by [`Core::bury`], when all cores have ended.
+    pub(super) fn abandon(&self) {
+        self.poison();
+        if self.abandoned.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        tracing::error!("the device is out of service until it is started again");
+        self.sessions.lock().refuse = true;
+        let queues = self.all_queues.lock().clone();
+        queues.iter().for_each(|q| {
+            q.pair.ends().abandon();
+            q.pair.leave();
+        });
+        self.broadcast(|| Message::Abandon);
+        // A counter that is full has not been read and is readable.
+        let _ = rustix::io::write(&self.failure, &1u64.to_ne_bytes());
+    }
+
+    #[inline]
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// Readable once the device is out of service.
+    pub(super) fn failure(&self) -> &OwnedFd {
+        &self.failure
+    }
+
+    /// After the last core of an abandoned device: ends its sessions and queue pairs, whatever was going on in them.
+    /// Nothing panics out of here, and nothing waits for a session afterwards.
+    pub(super) fn bury(&self) {
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            // First the sessions: who is ending makes no new queue pair.
+            self.live_sessions().iter().for_each(|s| s.close());
+            let queues = self.all_queues.lock().clone();
+            for queue in queues {
+                queue.pair.ends().close();
+                self.queue_gone(&queue);
+                queue.session.queue_gone(&queue);
+            }
+        }));
+        if ended.is_err() {
+            tracing::error!("not everything of the device's sessions was given back");
+        }
+        self.sessions.lock().live.clear();
+        self.no_sessions.notify_all();
+        self.departures.note();
+    }
+
+    /// Lets the maintenance thread drain what can be reclaimed, if there is anything.
+    pub(super) fn note_reclaim(&self) {
+        if self.store.reclaim_pending() {
+            self.maintenance.note_reclaim();
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests;
