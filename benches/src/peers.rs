@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
-use weldfs_device::hostdir::power;
+use weldfs_hostdir::power;
 
 /// A directory on a peer file system, with a name for the report.
 #[derive(Clone, Debug)]

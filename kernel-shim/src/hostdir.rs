@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use weldfs::{AttachOptions, Connector, Transport};
-use weldfs_device::hostdir::{HostDir, HostDirConfig};
 use weldfs_fs::Cred;
+use weldfs_hostdir::{HostDir, HostDirConfig};
 
 use crate::ServeError;
 use crate::creds::{self, StopRight};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use weldfs_ciscops::attach::{Reply, Request, Token, Welcome, medium};
 use weldfs_ciscops::{Cqe, Errno, Handle, Sqe};
-use weldfs_device::hostdir::{HostDir, HostSession};
 use weldfs_device::{Claimed, Departures, Device, DeviceFacts, Identity, QueueParts, Seated, Session};
+use weldfs_hostdir::{HostDir, HostSession};
 use weldfs_journal::MediumKind;
 
 /// What is served. Cloning shares it.

@@ -35,7 +35,35 @@ const ARROWS: &[(&str, &[&str])] = &[
             "weldfs-store",
         ],
     ),
-    // Threads, sessions, rings.
+    // What every device needs to have clients. Of the store it knows an identity, the end of a log and a rate of lines.
+    (
+        "weldfs-session",
+        &[
+            "weldfs-ciscops",
+            "weldfs-journal",
+            "weldfs-scheduler",
+            "weldfs-fpga",
+            "weldfs-locks",
+            "weldfs-store",
+            "weldfs-waiting",
+        ],
+    ),
+    // A directory of the host in place of a medium: no device, no medium.
+    (
+        "weldfs-hostdir",
+        &[
+            "weldfs-ciscops",
+            "weldfs-functions",
+            "weldfs-journal",
+            "weldfs-scheduler",
+            "weldfs-locks",
+            "weldfs-store",
+            "weldfs-fs",
+            "weldfs-session",
+            "weldfs-waiting",
+        ],
+    ),
+    // Cores, and the way of a command through them.
     (
         "weldfs-device",
         &[
@@ -50,6 +78,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "weldfs-media",
             "weldfs-store",
             "weldfs-fs",
+            "weldfs-session",
         ],
     ),
     (
@@ -60,6 +89,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "weldfs-media",
             "weldfs-store",
             "weldfs-fs",
+            "weldfs-session",
+            "weldfs-hostdir",
             "weldfs-device",
             "weldfs-userlib",
             "weldfs-waiting",
@@ -132,6 +163,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "weldfs-media",
             "weldfs-store",
             "weldfs-fs",
+            "weldfs-session",
+            "weldfs-hostdir",
             "weldfs-device",
             "weldfs-kernel-shim",
             "weldfs-userlib",
@@ -163,6 +196,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "weldfs-media",
             "weldfs-store",
             "weldfs-fs",
+            "weldfs-session",
+            "weldfs-hostdir",
             "weldfs-device",
             "weldfs-fpga",
             "weldfs-kernels",

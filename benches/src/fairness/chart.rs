@@ -3,7 +3,7 @@
 use super::report::PolicyRun;
 pub(super) use crate::plot::Chart;
 use crate::plot::Group;
-use weldfs_device::latency::Snapshot;
+use weldfs_session::latency::Snapshot;
 
 /// Each tenant's part of the device time by setup, with Jain's index; a mark where its share is.
 pub(super) fn shares(title: &str, rows: &[PolicyRun]) -> Chart {

@@ -7,8 +7,8 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use weldfs_device::TenantStats;
-use weldfs_device::latency::Snapshot;
 use weldfs_scheduler::sim::jain;
+use weldfs_session::latency::Snapshot;
 
 /// Before figures are taken.
 const WARM_UP: Duration = Duration::from_millis(400);

@@ -10,7 +10,7 @@ use weldfs::{
     Queue, SocketConnector, Transport,
 };
 use weldfs_device::DeviceConfig;
-use weldfs_device::hostdir::HostDirConfig;
+use weldfs_hostdir::HostDirConfig;
 use weldfs_kernel_shim::{Embedded, HostDirServer, ServeConfig, Server, SocketAt, Source};
 
 const SOCKET: &str = "WELDFS_TEST_DEPARTING_SOCKET";

@@ -22,10 +22,10 @@ use weldfs_locks::Mutex;
 use weldfs_scheduler::{Entry, TenantId, Token};
 
 use super::core::Message;
-use super::limits::DRAIN_SHARE;
 use super::runq::RunQueue;
-use super::slots::Inbox;
 use super::starved::Starved;
+use crate::limits::DRAIN_SHARE;
+use weldfs_session::inbox::Inbox;
 
 const IDLE: u8 = 0;
 const QUEUED: u8 = 1;

@@ -15,31 +15,31 @@ use weldfs_locks::{Condvar, Mutex};
 use weldfs_scheduler::{Cost, PolicyKind, WEIGHT_DEFAULT, WEIGHT_MAX};
 
 use super::board::Board;
-use super::clock::now_ns;
-use super::counters::{CoreCounters, Totals, several_writers};
-use super::departures::Departures;
 use super::emulated::Emulated;
 use super::io::IoPool;
 use super::leases::Leases;
-use super::leavings::Leavings;
-use super::limits::{
-    OPEN_FILES_MAX, PLACEHOLDERS_MAX, QUEUES_MAX, SESSIONS_MAX, SLOTS_PER_THREAD, SWEEP_AGAIN_NS, SWEEP_SHARE,
-};
 use super::maintenance::Maintenance;
 use super::memory::Memory;
 use super::model::MediaModel;
-use super::ofd::OpenFiles;
 use super::pace::Pace;
-use super::profile::Profile;
 use super::runq::{CostModel, RunQueue};
 use super::seat::Seat;
 use super::session::{QueueState, SessionState};
-use super::sets::SetTable;
-use super::slots::Inbox;
-use super::tenants::{DeviceStock, Identity, Resource, Tenant, TenantTable, TenantsConfig};
 use super::trace::Trace;
 use super::virt::Virtuals;
 use super::watches::Watches;
+use crate::limits::{
+    OPEN_FILES_MAX, PLACEHOLDERS_MAX, QUEUES_MAX, SESSIONS_MAX, SLOTS_PER_THREAD, SWEEP_AGAIN_NS, SWEEP_SHARE,
+};
+use crate::open::OpenFiles;
+use weldfs_session::clock::now_ns;
+use weldfs_session::counters::{CoreCounters, Totals, several_writers};
+use weldfs_session::departures::Departures;
+use weldfs_session::inbox::Inbox;
+use weldfs_session::leavings::Leavings;
+use weldfs_session::profile::Profile;
+use weldfs_session::sets::SetTable;
+use weldfs_session::tenants::{DeviceStock, Identity, Resource, Tenant, TenantTable, TenantsConfig};
 use weldfs_store::Store;
 
 /// How a device is to be run.
@@ -96,7 +96,7 @@ impl Default for DeviceConfig {
             cores: 1,
             durability: Durability::Default,
             policy: PolicyKind::default(),
-            quantum_ns: super::limits::QUANTUM_NS,
+            quantum_ns: crate::limits::QUANTUM_NS,
             cost: CostModel::default(),
             profile: Profile::default(),
             media: None,
@@ -107,7 +107,7 @@ impl Default for DeviceConfig {
             inline: None,
             hand_over: None,
             at_once: true,
-            spin_ns_max: super::limits::SPIN_NS_MAX,
+            spin_ns_max: crate::limits::SPIN_NS_MAX,
             card: CardConfig::default(),
             at_rest: None,
         }
@@ -252,7 +252,7 @@ impl Core {
         let card = emulated.card().clone();
         let watches = Watches::of(&store);
         Ok(Arc::new(Core {
-            files: OpenFiles::of(&store),
+            files: crate::open::files_of(&store),
             leases: Leases::default(),
             watches,
             io: IoPool::start(store.clone(), config.at_rest)?,

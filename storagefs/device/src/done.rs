@@ -3,7 +3,7 @@
 use weldfs_ciscops::{Cqe, Outcome, Sqe};
 use weldfs_journal::Lsn;
 
-use super::counters::QueueCounters;
+use weldfs_session::counters::QueueCounters;
 
 /// What an op future ends with.
 #[derive(Clone, Copy, Debug)]

@@ -11,8 +11,8 @@ use weldfs_locks::Mutex;
 
 use super::core::DeviceConfig;
 use super::model::{LinkModel, MediaModel};
-use super::profile::Profile;
 use super::tune::Refused;
+use weldfs_session::profile::Profile;
 
 /// What a device's profile comes to.
 pub(super) struct Emulated {

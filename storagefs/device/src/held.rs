@@ -9,7 +9,7 @@ use weldfs_scheduler::{Mode, Token};
 use super::aside::Standing;
 use super::dataplane::OpCx;
 use super::leases::{Before, Mark};
-use super::sets::{Tickets, members};
+use weldfs_session::sets::{Tickets, members};
 
 impl OpCx<'_> {
     /// Holds one inode for a session-level command.

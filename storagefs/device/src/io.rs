@@ -15,7 +15,7 @@ use weldfs_ciscops::Errno;
 use weldfs_locks::Mutex;
 use weldfs_scheduler::TenantId;
 
-use super::limits::IO_THREADS;
+use crate::limits::IO_THREADS;
 use weldfs_store::Store;
 use weldfs_store::error::{FsResult, Miss};
 

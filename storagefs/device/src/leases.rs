@@ -35,13 +35,13 @@ use weldfs_journal::canary::{Canary, planted};
 use weldfs_locks::Mutex;
 use weldfs_scheduler::{Mode, Seq};
 
-use super::clock::now_ns;
 use super::core::Core;
 use super::dataplane::OpCx;
-use super::pair;
 use super::session::QueueState;
-use super::sets::InoHasher;
 use weldfs_fs::{FILE_BYTES_MAX, Finished, HandleTable, OpenedInfo, SessionView, perm};
+use weldfs_session::clock::now_ns;
+use weldfs_session::pair;
+use weldfs_session::sets::InoHasher;
 use weldfs_store::error::FsResult;
 use weldfs_store::limits::BLOCK;
 use weldfs_store::{Need, Plan, Spare};

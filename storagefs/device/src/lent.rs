@@ -20,10 +20,10 @@ use weldfs_locks::Mutex;
 
 use super::dataplane::{OpCx, resolve};
 use super::held::head;
-use super::limits::LOST_MAX;
 use super::placed::is_placed;
-use super::sets::{ClosedGate, Tickets};
+use crate::limits::LOST_MAX;
 use weldfs_fs::{Computing, Fetching, InodeSet, Slicer};
+use weldfs_session::sets::{ClosedGate, Tickets};
 use weldfs_store::error::{FsError, FsResult};
 
 /// Whether a command may lend what it holds: a program that computes or moves much, or that computes in a slot.

@@ -19,51 +19,38 @@
 //! Nothing a client writes is believed: entries are copied out once and decoded, indices are checked against private
 //! ones, the queue a command arrives on says whose it is. Nothing on a device thread blocks.
 
-mod arrivals;
 mod aside;
 mod batch;
 mod board;
 mod card;
 mod checksum;
-mod clock;
 mod core;
-pub mod counters;
 mod dataplane;
 mod departed;
-mod departures;
 mod detect;
 mod done;
 mod due;
 mod emulated;
 mod held;
-pub mod hostdir;
 mod io;
-pub mod latency;
 mod leases;
-mod leavings;
 mod lent;
 pub mod limits;
-mod locks;
 mod lost;
 mod mail;
 mod maintenance;
 mod memory;
 mod model;
 mod near;
-mod ofd;
+mod open;
 mod pace;
-mod pair;
 mod placed;
-mod processors;
-mod profile;
-mod rings;
 mod room;
 mod rtc;
 pub mod runq;
 mod seat;
 mod session;
 mod session_ops;
-mod sets;
 mod slice;
 mod slicer;
 mod slots;
@@ -71,7 +58,6 @@ mod staged;
 mod starved;
 mod stats;
 mod sync;
-pub mod tenants;
 mod thread;
 pub mod trace;
 mod tries;
@@ -89,29 +75,30 @@ use weldfs_ciscops::{Cqe, Errno, RawCommand, Sqe};
 use weldfs_locks::Mutex;
 
 use self::core::{Core, Message};
-use self::tenants::{Tenant, TenantToken};
+use weldfs_session::clock;
+use weldfs_session::tenants::{Tenant, TenantToken};
 use weldfs_store::Store;
 
 pub use self::core::DeviceConfig;
-pub use counters::{CoreTotals, Totals};
-pub use departures::Departures;
-pub use memory::MemoryStats;
 pub use model::{MediaModel, on_modelled};
-pub use profile::{
-    Core as ProfileCore, Link as ProfileLink, Media as ProfileMedia, Pcie, Profile, ProfileError, SlotSize,
-    Slots as ProfileSlots, Timed,
-};
 pub use runq::CostModel;
 pub use seat::Seated;
-pub use session::{Claimed, QueueParts, Session};
-pub use stats::{
-    CoreStats, Crossings, DeviceFacts, DeviceStats, InodeQueueStats, LogFacts, SchedulerStats, SessionStats, SlotStats,
-    TenantStats, Usage,
-};
-pub use tenants::{Identity, TenantReport, TenantsConfig};
+pub use session::Session;
 pub use tune::{Setting, TuneError};
 pub use weldfs_fpga::config::CardConfig;
 pub use weldfs_scheduler::PolicyKind;
+pub use weldfs_session::counters::{CoreTotals, Totals};
+pub use weldfs_session::departures::Departures;
+pub use weldfs_session::profile::{
+    Core as ProfileCore, Link as ProfileLink, Media as ProfileMedia, Pcie, Profile, ProfileError, SlotSize,
+    Slots as ProfileSlots, Timed,
+};
+pub use weldfs_session::rings::{Claimed, QueueParts};
+pub use weldfs_session::stats::{
+    CoreStats, Crossings, DeviceFacts, DeviceStats, InodeQueueStats, LogFacts, MemoryStats, SchedulerStats,
+    SessionStats, SlotStats, TenantStats, Usage,
+};
+pub use weldfs_session::tenants::{Identity, TenantReport, TenantsConfig};
 pub use weldfs_store::LogEnd;
 pub use weldfs_store::lograte::LogRate;
 

@@ -1,11 +1,7 @@
-//! Every bound of the device's data plane, with its unit.
+//! Every bound of the device's cores, with its unit; with those of sessions.
 
-/// Commands in flight on one device thread.
-pub(crate) const SLOTS_PER_THREAD: usize = 256;
-/// Commands taken from one queue pair before the next one gets its turn.
-pub(crate) const BATCH_PER_QUEUE: u32 = 32;
-/// Completions held back for one publication of the completion queue.
-pub(crate) const CQ_BATCH_MAX: u32 = 16;
+pub use weldfs_session::limits::*;
+
 /// Rings that a core looks at between two slices.
 pub(crate) const SWEEP_LOOKS_MAX: usize = 256;
 /// Rings from which it takes a command then.
@@ -25,12 +21,8 @@ pub(crate) const GATED_NAP_NS: u64 = 50_000;
 /// While the emulated core is busy for no longer than this, nanoseconds, a core spins and offers the host's core to
 /// others instead of napping.
 pub(crate) const GATED_SPIN_NS: u64 = 500_000;
-/// Nanoseconds for which a completion may wait to be published together with others of its ring that follow.
-pub(crate) const PUBLISH_NS: u64 = 20_000;
 /// Payload bytes from which on a command is long: what was posted is published before it.
 pub(crate) const PUBLISH_BYTES: u64 = 16 << 10;
-/// Commands taken from a ring before their entries are given back, if no completion is published first.
-pub(crate) const SQ_RELEASE_BATCH: u32 = 8;
 /// Free slots that a core keeps at hand.
 pub(crate) const SLOTS_AT_HAND: usize = 4;
 /// The part of the slots that commands of ending sessions may have: one of so many.
@@ -39,51 +31,11 @@ pub(crate) const DRAIN_SHARE: usize = 8;
 pub(crate) const SET_RETRIES_MAX: u32 = 8;
 /// How long a device thread has had nothing to do when it gives back what its allocator keeps, nanoseconds.
 pub(crate) const AT_REST_NS: u64 = 1_000_000_000;
-/// Times a program starts over because others changed what it had lent, before it is EAGAIN.
-pub(crate) const LOST_MAX: u32 = 16;
-/// Shards of the set table; a power of two.
-pub(crate) const SET_SHARDS: usize = 64;
-/// Polls of all queues between two looks at the clock while there is no work.
-pub(crate) const SPIN_MIN: u32 = 16;
-/// Nanoseconds a device thread spins without offering its core to others.
-pub(crate) const SPIN_ALONE_NS: u64 = 4_000;
-/// Nanoseconds a device thread spins without work before it goes to sleep, at most.
-pub const SPIN_NS_MAX: u64 = 50_000;
-/// The same, at least: what it falls to while spinning does not pay.
-pub const SPIN_NS_MIN: u64 = 16_000;
-/// Nanoseconds between looks at a client that leaves its completion ring full, at most.
-pub(crate) const REAP_WAIT_NS_MAX: u64 = 128_000_000;
-/// Bytes of memory for commands and caches, at least, whatever the device is told to do with: two payloads.
-pub const MEMORY_MIN: u64 = 2 << 20;
-/// Tenants of one device, those by uid included.
-pub(crate) const TENANTS_MAX: usize = 1024;
-/// Sessions of one device.
-pub(crate) const SESSIONS_MAX: usize = 1024;
-/// Queue pairs of one device.
-pub const QUEUES_MAX: usize = 4096;
-/// Advisory locks of one inode.
-pub(crate) const LOCKS_PER_INODE_MAX: usize = 4096;
-/// Advisory locks of one device.
-pub(crate) const LOCKS_MAX: usize = 1 << 18;
-/// Memory that a lock is charged as, bytes: its entry, twice over because a list grows by doubling, and what lists
-/// cost.
-pub(crate) const LOCK_BYTES: u64 = 128;
-/// Locks that every tenant may have of one inode, and of one device, however many others have.
-pub(crate) const LOCKS_PER_INODE_MIN: usize = 64;
-pub(crate) const LOCKS_MIN: usize = 1024;
-/// Placeholders of one device, where its process may have as many descriptors.
-pub const PLACEHOLDERS_MAX: usize = 1 << 18;
-/// Placeholders that a session may hold without having opened anything on them.
-pub(crate) const PLACEHOLDERS_UNBOUND_MAX: usize = 256;
-/// Open file descriptions of one device that live in placeholders only or in handles.
-pub(crate) const OPEN_FILES_MAX: usize = 1 << 20;
 /// A look for dead placeholders because a client is at its limit is due when as many as this part of those there are
 /// were handed out since the last one,
 pub(crate) const SWEEP_SHARE: usize = 8;
 /// or after so many nanoseconds.
 pub(crate) const SWEEP_AGAIN_NS: u64 = 50_000_000;
-/// Milliseconds between looks at whether placeholders are still held by a process.
-pub(crate) const LIVENESS_POLL_MS: u64 = 1000;
 /// Threads that read cold pages from a block medium.
 pub(crate) const IO_THREADS: usize = 4;
 /// Nanoseconds after which a volatile effect is flushed at the latest.
@@ -96,8 +48,6 @@ pub(crate) const PACE_NS_PER_KIB: u64 = 8_000;
 pub(crate) const PACE_NS_MAX: u64 = 5_000_000;
 /// Nanoseconds after which a session that no longer changes anything has no share of what back-pressure lets through.
 pub(crate) const PACE_RECENT_NS: u64 = 1_000_000;
-/// Bytes of shared memory of one session, and of transactions that it collects.
-pub(crate) const POOL_BYTES_SESSION_MAX: u64 = 512 << 20;
 /// Rounds of making room that one command waits for before it is told ENOSPC.
 pub(crate) const ROOM_RETRIES_MAX: u32 = 64;
 /// After so long a command that fits but for what others were promised looks whether they are over, nanoseconds; each
@@ -107,5 +57,3 @@ pub(crate) const PLANS_LOOK_NS: u64 = 100_000;
 pub(crate) const PLANS_LOOK_DOUBLINGS: u32 = 4;
 /// For so long it looks, before it asks for checkpoints as others do who lack room, nanoseconds.
 pub(crate) const PLANS_WAIT_NS_MAX: u64 = 10_000_000_000;
-
-const _: () = assert!(SET_SHARDS.is_power_of_two() && SLOTS_PER_THREAD.is_multiple_of(64));

@@ -4,7 +4,7 @@
 use weldfs_fpga::error::CardError;
 use weldfs_fpga::kernel::Fault;
 
-use super::tenants::Tenant;
+use weldfs_session::tenants::Tenant;
 
 /// Logs a fault, if it is that its kernel was lost; `slot` where it had one.
 pub(super) fn note(tenant: &Tenant, kernel: &str, slot: Option<usize>, fault: &Fault) {

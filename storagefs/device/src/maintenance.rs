@@ -12,9 +12,9 @@ use std::time::Duration;
 use weldfs_ciscops::Errno;
 use weldfs_locks::{Condvar, Mutex};
 
-use super::clock::now_ns;
 use super::core::Core;
-use super::limits::{FLUSH_DEADLINE_NS, LIVENESS_POLL_MS, RECLAIM_DELAY_NS};
+use crate::limits::{FLUSH_DEADLINE_NS, LIVENESS_POLL_MS, RECLAIM_DELAY_NS};
+use weldfs_session::clock::now_ns;
 use weldfs_store::error::{FsError, Wait};
 use weldfs_store::reclaim::WAITS_MAX;
 

@@ -12,16 +12,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use serde::{Deserialize, Serialize};
 use weldfs_ciscops::limits::{ATOMIC_WRITE_MAX, PROGRAM_SCRATCH_MAX, PROGRAM_WRITE_MAX, SNAPSHOT_MAX};
 use weldfs_ciscops::{Command, Errno, Op, Paths};
 use weldfs_locks::Mutex;
 use weldfs_scheduler::{Broker, Changed, Grant, ShareError, TenantId, Token};
 
 use super::board::Board;
-use super::counters::SharedCount;
-use super::limits::MEMORY_MIN;
-use super::tenants::Tenant;
+use crate::limits::MEMORY_MIN;
+use weldfs_session::counters::SharedCount;
+use weldfs_session::stats::MemoryStats;
+use weldfs_session::tenants::Tenant;
 use weldfs_store::Store;
 
 /// Caches grow back only by so much of the budget at a time, and shrink by so much more than they must: what comes and
@@ -75,24 +75,6 @@ pub struct Memory {
     books: Mutex<Books>,
     board: Arc<Board>,
     store: Arc<Store>,
-}
-
-/// How the memory is used.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-#[serde(default)]
-pub struct MemoryStats {
-    /// Bytes for what commands hold, and for caches.
-    pub budget: u64,
-    /// Bytes that commands hold.
-    pub used: u64,
-    /// Bytes that caches may use now.
-    pub caches: u64,
-    /// Bytes that caches hold, with what was written and is not on the medium yet; commands hold that, too.
-    pub cached: u64,
-    /// Commands that wait for memory.
-    pub waiting: u64,
-    /// Whether tenants are accounted for.
-    pub accounting: bool,
 }
 
 /// Bytes that a command holds of the device's memory while it runs: its payload where that is staged on its way to the

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use weldfs_locks::Mutex;
 
-use super::limits::{PACE_NS_MAX, PACE_NS_PER_KIB, PACE_RECENT_NS};
+use crate::limits::{PACE_NS_MAX, PACE_NS_PER_KIB, PACE_RECENT_NS};
 
 /// The scale of fractions here: full.
 pub const FULL: u64 = 1024;

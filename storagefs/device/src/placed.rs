@@ -26,10 +26,10 @@ use weldfs_fpga::quick::Packet;
 use weldfs_fpga::status::Usage;
 use weldfs_scheduler::{Cost, Mode};
 
-use super::clock::now_ns;
 use super::dataplane::{Done, OpCx, durable, failed};
 use super::lost;
 pub use weldfs_fs::{FileRef, Hold, InodeSet, ROOT, Txn};
+use weldfs_session::clock::now_ns;
 use weldfs_store::scratch;
 
 /// Bytes of a checksum.

@@ -6,9 +6,9 @@ use std::task::Poll;
 
 use weldfs_ciscops::Errno;
 
-use super::clock::now_ns;
 use super::dataplane::OpCx;
-use super::limits::{PLANS_LOOK_DOUBLINGS, PLANS_LOOK_NS, PLANS_WAIT_NS_MAX, ROOM_RETRIES_MAX};
+use crate::limits::{PLANS_LOOK_DOUBLINGS, PLANS_LOOK_NS, PLANS_WAIT_NS_MAX, ROOM_RETRIES_MAX};
+use weldfs_session::clock::now_ns;
 use weldfs_store::error::{FsResult, Wait};
 
 /// How often, and for how long, one command has waited for room.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use weldfs_locks::Mutex;
 use weldfs_scheduler::{Cost, Entry, Policy, PolicyKind, PolicyState, QueueState, TenantId, Token};
 
-use super::limits::{QUANTUM_NS_MAX, QUANTUM_NS_MIN};
+use crate::limits::{QUANTUM_NS_MAX, QUANTUM_NS_MIN};
 
 /// What a command is charged.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -5,19 +5,19 @@ use std::sync::{Arc, Weak};
 
 use weldfs_ciscops::limits::{HANDLES_MAX, PLACEHOLDERS_MAX};
 use weldfs_ciscops::program::Recent;
-use weldfs_ciscops::{Errno, Handle, OpenFlags, QueueLayout, SessionLimits, SharedRegion};
+use weldfs_ciscops::{Errno, Handle, OpenFlags, SessionLimits, SharedRegion};
 use weldfs_locks::{Mutex, MutexGuard};
 
 use super::aside::Aside;
-use super::clock::cpu_ns;
 use super::core::{Core, Message};
-use super::counters::{QueueCounters, Totals};
-use super::ofd::{Handles, OpenInode};
-use super::pair::Pair;
-use super::rings::{Fresh, Pools, Ring, Rings};
-use super::tenants::{Load, Tenant};
+use crate::open::{Handles, OpenInode};
 use weldfs_fs::keys::Keys;
 use weldfs_functions::cipher::Key;
+use weldfs_session::clock::cpu_ns;
+use weldfs_session::counters::{QueueCounters, Totals};
+use weldfs_session::pair::Pair;
+pub use weldfs_session::rings::{Claimed, Fresh, Pools, QueueParts, Ring, Rings};
+use weldfs_session::tenants::{Load, Tenant};
 use weldfs_store::error::Miss;
 
 use weldfs_fs::{Cred, Fetching, HandleTable, OpenFile, SessionView, Staged, StagedTable};
@@ -295,35 +295,6 @@ impl SessionView for SessionState {
     fn key(&self, name: u64) -> Result<Arc<Key>, Errno> {
         self.keys.get(name)
     }
-}
-
-/// One queue pair as the device made it.
-pub struct QueueParts {
-    /// Number within the session.
-    pub index: u32,
-    /// Where rings and pool lie in `region`.
-    pub layout: QueueLayout,
-    /// The memory.
-    pub region: SharedRegion,
-    /// The sealed memfd behind it, to send to another process; none for memory of this process.
-    pub memfd: Option<OwnedFd>,
-    /// Write to it when the ring says that the device sleeps.
-    pub doorbell: Arc<OwnedFd>,
-}
-
-/// A description taken over through its placeholder.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Claimed {
-    /// This session's handle for it.
-    pub handle: Handle,
-    /// Its flags.
-    pub flags: OpenFlags,
-    /// Inode number.
-    pub ino: u64,
-    /// st_mode.
-    pub mode: u32,
-    /// The placeholder's number in the session that made it.
-    pub placeholder: u32,
 }
 
 /// The control plane's hold on a session; dropping it ends the session. Thread-safe.

@@ -9,9 +9,9 @@ use zerocopy::IntoBytes;
 use super::core::Core;
 use super::dataplane::{Done, OpCx, answer, durable, failed};
 use super::leases::Before;
-use super::locks::{Held, Owner, Space, Span};
 use super::session::{QueueState, SessionState};
 use weldfs_fs::{HandleTable, SessionView, perm};
+use weldfs_session::locks::{Held, Owner, Space, Span};
 use weldfs_store::error::FsError;
 
 /// fsync, fdatasync (of what is behind a handle) and syncfs: everything up to now becomes durable.

@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use super::clock::cpu_ns;
+use weldfs_session::clock::cpu_ns;
 
 /// A slice that took longer is held against what the kernel says of its thread, nanoseconds: the host may have run
 /// something else meanwhile.
@@ -141,8 +141,8 @@ impl Meter {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::clock::now_ns;
     use super::*;
+    use weldfs_session::clock::now_ns;
 
     #[test]
     fn a_short_slice_is_its_wall_time_on_the_emulated_core() {

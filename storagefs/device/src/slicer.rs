@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 
 use weldfs_ciscops::Kernel;
 
-use super::clock::now_ns;
 use super::dataplane::OpCx;
 use super::{departed, placed};
 use weldfs_fs::{Computing, Slicer};
+use weldfs_session::clock::now_ns;
 
 impl Slicer for OpCx<'_> {
     fn due(&self) -> bool {

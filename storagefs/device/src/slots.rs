@@ -4,93 +4,16 @@
 //! slot has a waker, made once, that says on the board which slot is to run again. Any thread may wake.
 
 use std::future::Future;
-use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use weldfs_locks::{Mutex, MutexGuard};
 
 use super::board::{self, Board};
-use super::limits::SLOTS_AT_HAND;
 use super::mail::{self, Desk, Mail};
-
-/// What other threads leave for a core. Thread-safe.
-pub struct Inbox<M> {
-    any: AtomicBool,
-    sleeping: AtomicBool,
-    messages: Mutex<Vec<M>>,
-    bell: OwnedFd,
-}
-
-impl<M> Inbox<M> {
-    /// An empty inbox. EMFILE when no eventfd is to be had.
-    pub fn new() -> std::io::Result<Inbox<M>> {
-        use rustix::event::{EventfdFlags, eventfd};
-        Ok(Inbox {
-            any: AtomicBool::new(false),
-            sleeping: AtomicBool::new(false),
-            messages: Mutex::new(Vec::new()),
-            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-        })
-    }
-
-    /// The eventfd to watch while asleep (edge-triggered; it is never read).
-    pub fn bell(&self) -> &OwnedFd {
-        &self.bell
-    }
-
-    /// Leaves a message and wakes the core.
-    pub fn send(&self, message: M) {
-        self.messages.lock().push(message);
-        self.ring();
-    }
-
-    /// A core that is awake looks at everything at its next turn; one that sleeps is left asleep.
-    pub fn note(&self) {
-        self.any.store(true, Ordering::Release);
-    }
-
-    /// Wakes the core: it looks at everything.
-    pub fn ring(&self) {
-        self.note();
-        fence(Ordering::SeqCst);
-        if self.sleeping.load(Ordering::Relaxed) {
-            // A full counter (EAGAIN) has rung already.
-            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
-        }
-    }
-
-    /// True when something was left since the last look.
-    #[inline]
-    pub fn has_mail(&self) -> bool {
-        self.any.load(Ordering::Acquire)
-    }
-
-    /// Takes the messages left.
-    pub fn collect(&self) -> Vec<M> {
-        self.any.swap(false, Ordering::AcqRel);
-        fence(Ordering::SeqCst);
-        std::mem::take(&mut *self.messages.lock())
-    }
-
-    /// Announces sleep; false when mail is there already (and the announcement is withdrawn).
-    pub fn prepare_sleep(&self) -> bool {
-        self.sleeping.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        if self.has_mail() {
-            self.awake();
-            return false;
-        }
-        true
-    }
-
-    /// Withdraws the announcement.
-    pub fn awake(&self) {
-        self.sleeping.store(false, Ordering::Relaxed);
-    }
-}
+use crate::limits::SLOTS_AT_HAND;
 
 /// What lives in one slot: the future, and what its cores note about the command (`T`).
 pub struct Work<I, O, F, T> {
@@ -200,7 +123,9 @@ impl<I, O, F: Future<Output = ()>, M: Fn(Mail<I, O>) -> F, T> Slots<I, O, F, M, 
 mod tests {
     use super::*;
     use crate::runq::{CostModel, RunQueue};
+    use std::sync::atomic::AtomicBool;
     use weldfs_scheduler::{PolicyKind, TenantId};
+    use weldfs_session::inbox::Inbox;
 
     fn board() -> Arc<Board> {
         let runq = RunQueue::new(PolicyKind::Fifo, 64, 100_000, CostModel::Measured);
@@ -268,25 +193,13 @@ mod tests {
         assert!(matches!(slots.poll(at, &mut slots.work(at)), Poll::Ready(7)));
     }
 
-    #[test]
-    fn mail_before_sleep_prevents_it_and_mail_during_sleep_rings() {
-        let inbox = Inbox::<u8>::new().unwrap();
-        inbox.send(1);
-        assert!(!inbox.prepare_sleep());
-        assert_eq!(inbox.collect(), [1]);
-        assert!(inbox.prepare_sleep());
-        inbox.send(2);
-        let mut counter = [0; 8];
-        assert_eq!(rustix::io::read(inbox.bell(), &mut counter), Ok(8));
-    }
-
     /// The steps of two cores in the order in which they break a ring: between the end of a command and the look at its
     /// ring's mark, another core puts the next command of that ring into the very slot.
     #[test]
     fn the_end_of_a_command_takes_nothing_from_the_next_of_its_ring_in_its_slot() {
-        use crate::pair::{Pair, Taken};
         use weldfs_ciscops::ring::SqProducer;
         use weldfs_ciscops::{QueueLayout, QueueMemory, SharedRegion, Sqe};
+        use weldfs_session::pair::{Pair, Taken};
 
         let board = board();
         let slots = Slots::new(&board, |mut mail: Mail<u32, u32>| async move {

@@ -35,26 +35,26 @@ use weldfs_locks::MutexGuard;
 use weldfs_scheduler::{Cost, TenantId};
 use weldfs_waiting::{Crowd, Spinning, crowd};
 
-use super::clock::now_ns;
 use super::core::{Core, Message, ThreadState};
-use super::counters::{QueueCounters, SliceExtra, count_slice};
 use super::dataplane::{self, Done, OpCx};
 use super::departed;
 use super::due::{Delayed, Due};
-use super::limits::{
-    BATCH_PER_QUEUE, GATED_NAP_NS, GATED_SPIN_NS, PUBLISH_BYTES, PUBLISH_NS, REAP_WAIT_NS_MAX, SLOTS_AT_HAND,
-    SPIN_ALONE_NS, SPIN_MIN, SPIN_NS_MIN, SWEEP_LOOKS_MAX, SWEEP_MAX, SWEEP_VAIN_MAX, VAIN_LOOK_NS,
-};
 use super::mail::Mail;
 use super::model::{Took, collect, collected};
 use super::near::near;
-use super::pair::{Ends, Fresh, Taken};
-use super::processors::keep_to_part;
 use super::rtc;
 use super::runq::CostModel;
 use super::session::QueueState;
 use super::slice::{Measured, Meter};
 use super::slots::Slots;
+use crate::limits::{
+    BATCH_PER_QUEUE, GATED_NAP_NS, GATED_SPIN_NS, PUBLISH_BYTES, PUBLISH_NS, REAP_WAIT_NS_MAX, SLOTS_AT_HAND,
+    SPIN_ALONE_NS, SPIN_MIN, SPIN_NS_MIN, SWEEP_LOOKS_MAX, SWEEP_MAX, SWEEP_VAIN_MAX, VAIN_LOOK_NS,
+};
+use weldfs_session::clock::now_ns;
+use weldfs_session::counters::{QueueCounters, SliceExtra, count_slice};
+use weldfs_session::pair::{Ends, Fresh, Taken};
+use weldfs_session::processors::keep_to_part;
 
 /// What the cores note about the command in a slot.
 pub(super) struct Notes {

@@ -15,8 +15,8 @@ use weldfs_fpga::card::Card;
 use weldfs_fpga::record::SlotFacts;
 use weldfs_locks::Mutex;
 
-use super::clock::now_ns;
-use super::stats::DeviceFacts;
+pub use super::stats::DeviceFacts;
+use weldfs_session::clock::now_ns;
 
 /// One device core's part of a recording, as the facts of a recording tell it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

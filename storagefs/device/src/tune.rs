@@ -10,9 +10,9 @@ use weldfs_ciscops::Errno;
 
 use super::Device;
 use super::core::{Core, policy_weight};
-use super::limits::{QUANTUM_NS_MAX, QUANTUM_NS_MIN};
-use super::profile::{CHANNELS_MAX, Pcie, Profile, Quantity, SPEED_MIN, count, nanoseconds, per_second};
-use super::tenants::WEIGHT_MAX;
+use crate::limits::{QUANTUM_NS_MAX, QUANTUM_NS_MIN};
+use weldfs_session::profile::{CHANNELS_MAX, Pcie, Profile, Quantity, SPEED_MIN, count, nanoseconds, per_second};
+use weldfs_session::tenants::WEIGHT_MAX;
 
 const POLICY: &str = "scheduler.policy";
 const QUANTUM: &str = "scheduler.quantum_us";

@@ -22,9 +22,9 @@ use weldfs_locks::Mutex;
 use weldfs_scheduler::Mode;
 
 use super::dataplane::{Done, OpCx, answer, failed};
-use super::ofd::{Description, OpenInode};
 use super::session_ops;
-use super::sets::Tickets;
+use crate::open::{Description, OpenInode};
+use weldfs_session::sets::Tickets;
 use weldfs_store::Store;
 
 pub(super) use open::open;

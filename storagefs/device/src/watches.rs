@@ -32,12 +32,12 @@ use weldfs_journal::canary::{Canary, planted};
 use weldfs_locks::Mutex;
 use zerocopy::IntoBytes;
 
-use super::clock::now_ns;
 use super::core::Core;
 use super::leases::takes_posts;
 use super::session::QueueState;
-use super::sets::InoHasher;
 use weldfs_fs::{OpCounters, OpenedInfo, Way, attributes, content, way};
+use weldfs_session::clock::now_ns;
+use weldfs_session::sets::InoHasher;
 use weldfs_store::effect::Effect;
 use weldfs_store::{Changes, Store};
 

@@ -13,8 +13,8 @@ use settings::{Class, Settings};
 use std::path::{Path, PathBuf};
 use telling::Telling;
 use weldfs::Durability;
-use weldfs_device::hostdir::{HostDirConfig, THREADS};
 use weldfs_device::{CardConfig, DeviceConfig, Profile, TenantsConfig};
+use weldfs_hostdir::{HostDirConfig, THREADS};
 use weldfs_kernel_shim::{HostDirServer, ServeConfig, Server, SocketAt, Source};
 
 /// Arguments of `weldfs serve`.

@@ -7,10 +7,10 @@ use weldfs_scheduler::PolicyKind;
 
 use super::*;
 use crate::runq::{CostModel, RunQueue};
-use crate::slots::Inbox;
-use crate::tenants::{DeviceStock, Identity, TenantTable, TenantsConfig};
 use weldfs_fs::Cred;
 use weldfs_media::RamMedium;
+use weldfs_session::inbox::Inbox;
+use weldfs_session::tenants::{DeviceStock, Identity, TenantTable, TenantsConfig};
 use weldfs_store::MountOptions;
 use weldfs_store::mount::{MkfsOptions, format};
 

@@ -1,7 +1,7 @@
 //! The modelled link between host and device: latency each way, bandwidth each way.
 
 use super::bucket::{Bucket, Delay};
-use crate::profile::Link;
+use weldfs_session::profile::Link;
 
 /// One link, whatever the number of cores. Transfers of a direction queue behind each other.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl LinkModel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::Profile;
+    use weldfs_session::profile::Profile;
 
     fn model(toml: &str) -> LinkModel {
         LinkModel::new(&Profile::parse(toml).unwrap().link)

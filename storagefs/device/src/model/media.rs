@@ -15,8 +15,8 @@ use weldfs_journal::{BLOCK, IoWrite, Medium, MediumError, MediumInfo};
 use weldfs_locks::Mutex;
 
 use super::bucket::Bucket;
-use crate::clock::now_ns;
-use crate::profile::{Media, Profile};
+use weldfs_session::clock::now_ns;
+use weldfs_session::profile::{Media, Profile};
 
 /// A wait that is shorter, nanoseconds, is not slept: the host would wake the thread too late.
 const SLEEP_ABOVE_NS: u64 = 200_000;

@@ -8,9 +8,9 @@ use super::super::core::Core;
 use super::super::dataplane::{Done, answer};
 use super::super::session::QueueState;
 use super::super::session_ops::{close_held, lock_held};
-use super::super::sets::members;
 use super::change::durable_now;
 use weldfs_fs::HandleTable;
+use weldfs_session::sets::members;
 
 pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command) -> Option<Done> {
     // Those of virtual files have more to do, but for locks.

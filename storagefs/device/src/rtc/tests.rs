@@ -13,10 +13,10 @@ use weldfs_scheduler::{Mode, Token};
 
 use super::*;
 use crate::core::DeviceConfig;
-use crate::sets::members;
-use crate::tenants::Identity;
 use weldfs_fs::{Cred, HandleTable, ROOT};
 use weldfs_media::RamMedium;
+use weldfs_session::sets::members;
+use weldfs_session::tenants::Identity;
 use weldfs_store::MountOptions;
 use weldfs_store::mount::{MkfsOptions, format};
 

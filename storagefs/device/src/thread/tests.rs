@@ -7,12 +7,12 @@ use weldfs_scheduler::{Mode, Token};
 
 use super::*;
 use crate::core::DeviceConfig;
-use crate::ofd::OpenInode;
-use crate::session::{QueueParts, SessionState};
-use crate::sets::members;
-use crate::tenants::{Identity, TenantsConfig};
+use crate::open::OpenInode;
+pub use crate::session::{QueueParts, SessionState};
 use weldfs_fs::Cred;
 use weldfs_media::RamMedium;
+use weldfs_session::sets::members;
+use weldfs_session::tenants::{Identity, TenantsConfig};
 use weldfs_store::MountOptions;
 use weldfs_store::mount::{MkfsOptions, format};
 

@@ -3,11 +3,11 @@
 use weldfs_fpga::config::SLOTS_MAX;
 
 use super::super::core::Core;
-use super::super::profile::{
+use super::{Refused, Setting, known, range, whole};
+use weldfs_session::profile::{
     DRAM_BYTES_MAX, Profile, Quantity, SlotSize, Slots, Timed, long_nanoseconds, megahertz, memory_bytes,
     request_bytes, short_nanoseconds,
 };
-use super::{Refused, Setting, known, range, whole};
 
 /// What their keys begin with.
 pub(super) const PREFIX: &str = "slots.";

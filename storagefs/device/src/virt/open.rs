@@ -9,9 +9,9 @@ use weldfs_scheduler::Mode;
 
 use super::super::core::Core;
 use super::super::dataplane::OpCx;
-use super::super::ofd::{Description, OpenInode};
 use super::stream::Stream;
 use super::{Part, Virtual};
+use crate::open::{Description, OpenInode};
 use weldfs_fs::strides::Strides;
 use weldfs_fs::{SessionView, perm, virt};
 use weldfs_store::error::{FsError, FsResult};

@@ -6,9 +6,9 @@ use weldfs_ciscops::{Access, At, Errno, Outcome, PoolRange, Sink, Target};
 use weldfs_scheduler::Mode;
 
 use super::super::dataplane::{Done, OpCx, failed};
-use super::super::ofd::Description;
 use super::stream::{Event, PIECE_BYTES, Stream};
 use super::{Part, Virtual};
+use crate::open::Description;
 use weldfs_fs::{FileRef, Hold, InodeSet, Txn};
 
 /// Input after which a command that has something to give gives it, even where there is room for more, bytes.

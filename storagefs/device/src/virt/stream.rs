@@ -16,11 +16,11 @@ use weldfs_fpga::session::{Pulled, Session};
 use weldfs_fpga::status::Usage;
 use weldfs_scheduler::Cost;
 
-use super::super::clock::now_ns;
 use super::super::dataplane::OpCx;
 use super::super::lost;
-use super::super::tenants::{Resource, Tenant};
 use weldfs_fs::SLICE_BYTES;
+use weldfs_session::clock::now_ns;
+use weldfs_session::tenants::{Resource, Tenant};
 
 /// Bytes that are pushed at a time, and read of a real file under one ticket.
 pub(super) const PIECE_BYTES: u64 = 4 * SLICE_BYTES;

@@ -90,7 +90,7 @@ fn a_client_that_goes_amid_a_read_of_a_kernel_that_hangs_leaves_the_slot_long_be
     let folder = tempfile::tempdir().unwrap();
     let Some(package) = hanging(folder.path()) else { return };
     let this = std::env::current_exe().unwrap();
-    let host = [this.to_str().unwrap(), "device::virt::tests::kernel_host", "--exact", "--ignored", "--nocapture"];
+    let host = [this.to_str().unwrap(), "virt::tests::kernel_host", "--exact", "--ignored", "--nocapture"];
     let device = with_card(CardConfig {
         reconfigure: Reconfigure::NONE,
         host: host.iter().map(PathBuf::from).collect(),

@@ -7,10 +7,10 @@ use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
 use weldfs_ciscops::{Access, At, Command, Direction, Durability, Errno, Op, OpenFlags, Outcome, Paths, PoolRange};
 
 use super::super::dataplane::{Done, OpCx, durable, failed, perform};
-use super::super::ofd::{Description, OpenInode};
 use super::super::staged;
 use super::stream::{Event, PIECE_BYTES, Stream};
 use super::{Part, Virtual};
+use crate::open::{Description, OpenInode};
 use weldfs_fs::{FileRef, StagedWrite};
 
 /// Bytes that are committed at a time: as many as one write may have.

@@ -17,8 +17,8 @@ use weldfs_ciscops::{
     ChecksumKind, Command as WireCommand, LockKind, LockSpace, Op, PoolRange, QueueMemory, SqProducer, Sqe,
 };
 use weldfs_device::Usage;
-use weldfs_device::hostdir::HostDirConfig;
 use weldfs_fs::Cred;
+use weldfs_hostdir::HostDirConfig;
 use weldfs_kernel_shim::{EmbeddedDir, HostDirServer, SocketAt};
 use zerocopy::IntoBytes;
 

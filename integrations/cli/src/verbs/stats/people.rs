@@ -3,9 +3,9 @@
 use crate::observe::{human_count, human_ns};
 use crate::output::human_bytes;
 use std::io::{self, Write};
-use weldfs_device::counters::CounterSpec;
-use weldfs_device::latency::Snapshot;
 use weldfs_device::{DeviceStats, TenantStats};
+use weldfs_session::counters::CounterSpec;
+use weldfs_session::latency::Snapshot;
 
 /// Every counter has its place here, by name.
 pub const GROUPS: &[(&str, &[&str])] = &[

@@ -7,9 +7,9 @@
 
 use std::borrow::Cow;
 use std::fmt::{Display, Write};
-use weldfs_device::counters::CounterSpec;
-use weldfs_device::latency::{LatencySnapshot, Snapshot};
 use weldfs_device::{CoreTotals, DeviceStats, SlotStats, TenantStats, Totals};
+use weldfs_session::counters::CounterSpec;
+use weldfs_session::latency::{LatencySnapshot, Snapshot};
 
 /// Bounds of latency buckets: powers of two from 2^10 ns (1.024 us) to 2^34 ns (17 s), at which the device's own
 /// buckets end too, so nothing is estimated.

@@ -2,14 +2,14 @@
 
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
-use weldfs_device::latency::Histogram;
 use weldfs_device::{CoreTotals, TenantStats};
+use weldfs_session::latency::Histogram;
 
 /// A report in which every counter of every tenant has another value.
 fn sample() -> DeviceStats {
     let histogram = Histogram::default();
     [900, 1024, 1025, 70_000, 1 << 36].into_iter().for_each(|ns| histogram.record(ns));
-    let numbers = |specs: &[weldfs_device::counters::CounterSpec], from: u64| {
+    let numbers = |specs: &[weldfs_session::counters::CounterSpec], from: u64| {
         let map = specs.iter().enumerate().map(|(at, s)| (s.name.to_owned(), (from + at as u64).into()));
         serde_json::Value::Object(map.collect())
     };

@@ -5,8 +5,8 @@ use interval::TenantRow;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use weldfs_device::latency::Latency;
 use weldfs_device::{CoreStats, InodeQueueStats, TenantStats};
+use weldfs_session::latency::Latency;
 
 const EMPTY: &str = r#"{"time_ns":1000000000,"device":{"label":"disk","medium":"ram","durability":"durable",
     "power_safe":false,"cores":2,"policy":"cfs","profile":{}},"total":{},"crossings":{"commands":0,"doorbells":0,

@@ -1,0 +1,565 @@
+//! One command from its tickets to its outcome.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::fs::{FlockOperation, fdatasync, flock, fstat, fsync, syncfs};
+use weldfs_ciscops::limits::SNAPSHOT_MAX;
+use weldfs_ciscops::{
+    Access, At, ChecksumState, Command, Durability, Errno, Handle, InodeNo, LockAction, LockBody, LockKind, LockSpace,
+    Op, OpenFlags, Outcome, Placement, SharedRegion, TxnMode, interp,
+};
+use weldfs_scheduler::{Mode, Token};
+use zerocopy::IntoBytes;
+
+use super::core::Core;
+use super::hand::{PIECE, Scratch};
+use super::lookout::{Progress, Work};
+use super::sequence;
+use super::session::{HostFile, SessionState};
+use super::sys;
+use super::txn::HostTxn;
+use super::{data, foresight};
+use weldfs_session::locks::{Held, Owner, Space, Span};
+use weldfs_session::ofd::Description;
+use weldfs_session::sets::{Tickets, members};
+
+/// Payload bytes from which on a command takes long.
+const LONG: u32 = 128 << 10;
+
+/// Bytes of entries with attributes from which on a listing does.
+const LONG_LISTING: u32 = 1 << 10;
+
+/// What a command ends with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Done {
+    pub outcome: Outcome,
+    /// Payload copies, those of the host's kernel included.
+    pub copies: u64,
+    /// Bytes of payload, names and results each way.
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+    /// Copies of names and results.
+    pub metadata: u64,
+    /// It waited until the host had made something durable.
+    pub synced: bool,
+}
+
+impl From<Outcome> for Done {
+    fn from(outcome: Outcome) -> Done {
+        Done { outcome, copies: 0, bytes_in: 0, bytes_out: 0, metadata: 0, synced: false }
+    }
+}
+
+impl Done {
+    /// Adds what an element of a sequence moved.
+    pub fn add(&mut self, other: &Done) {
+        self.copies += other.copies;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+        self.metadata += other.metadata;
+        self.synced |= other.synced;
+    }
+}
+
+pub(super) fn answer(result: Result<(u64, u64), Errno>) -> Done {
+    match result {
+        Ok((a, b)) => Outcome::ok(a, b).into(),
+        Err(e) => Outcome::failed(e).into(),
+    }
+}
+
+/// Whether a command may have to wait for a medium of the host's: it is not known how long, and others are not to.
+pub(super) fn waits_for_the_host(core: &Core, work: &Work) -> bool {
+    use Op::*;
+    matches!(work.cmd.op, Fsync { .. } | Fdatasync { .. } | Syncfs)
+        || work.cmd.after_durable
+        || (wants_durable(core, work) && changes(work))
+}
+
+/// Whether a command may keep its thread for longer than others should wait for the rings to be looked at, by what it
+/// asks for, or by what those before it on its ring took.
+pub(super) fn may_take_long(work: &Work) -> bool {
+    is_large(work) || work.queue.pace.is_slow()
+}
+
+/// Whether it is one call of the host that may take however long.
+pub(super) fn is_endless(work: &Work) -> bool {
+    matches!(work.cmd.op, Op::Fallocate { .. } | Op::Truncate { .. })
+}
+
+/// Whether it has turns at the processors by itself, where it needs one.
+pub(super) fn takes_turns(work: &Work) -> bool {
+    matches!(work.cmd.op, Op::ChecksumRange { .. })
+        || work.paths.program.as_ref().is_some_and(|program| program.computes().is_some())
+}
+
+/// Whether it is by what it asks for.
+pub(super) fn is_large(work: &Work) -> bool {
+    use Op::*;
+    match work.cmd.op {
+        // Of a file of whatever length.
+        ChecksumRange { .. } | Fallocate { .. } | Truncate { .. } => true,
+        Read { out, .. } | OpenReadClose { out, .. } if out.len >= LONG => true,
+        ReadChecksumVerify { len, .. } if len >= LONG => true,
+        // Of whatever: what its elements are is read when they run, and once.
+        Batch { .. } => true,
+        ReadDirPlus { out, .. } if out.len >= LONG_LISTING => true,
+        Program { .. } if work.paths.program.as_ref().is_some_and(|p| is_long(p)) => true,
+        Write { src, .. }
+        | WriteVerified { src, .. }
+        | AppendChecksumWrite { src, .. }
+        | OpenWriteClose { src, .. }
+            if src.len >= LONG =>
+        {
+            true
+        }
+        OpenReadWriteClose { out, src, .. } if out.len.max(src.len) >= LONG => true,
+        _ => false,
+    }
+}
+
+fn is_long(program: &weldfs_ciscops::program::Program) -> bool {
+    program.computes().is_some() || program.write_bytes().max(program.scratch_bytes()) >= u64::from(LONG)
+}
+
+/// Whether a command changes something that can be made durable.
+fn changes(work: &Work) -> bool {
+    use Op::*;
+    match &work.cmd.op {
+        Program { .. } => work.paths.program.as_ref().is_some_and(|p| p.changes()),
+        Open { flags, .. } => flags.intersects(OpenFlags::CREATE | OpenFlags::TRUNC),
+        Nop | Close { .. } | Read { .. } | Seek { .. } | Stat { .. } | StatPath { .. } | ReadDir { .. } => false,
+        Lock { .. } | SetFlags { .. } | Statfs { .. } | Readlink { .. } | Access { .. } => false,
+        GetXattr { .. } | ListXattr { .. } | VirtSpec { .. } | OpenReadClose { .. } | ReadChecksumVerify { .. } => {
+            false
+        }
+        ReadDirPlus { .. } => false,
+        _ => true,
+    }
+}
+
+/// Durability as asked for: by a program itself, the command, the description's O_SYNC or O_DSYNC, the default.
+fn wants_durable(core: &Core, work: &Work) -> bool {
+    match work.cmd.durability {
+        _ if work.paths.program.as_ref().is_some_and(|p| p.is_durable()) => true,
+        Durability::Durable => true,
+        Durability::Volatile => false,
+        Durability::Default => core.durable_default || synchronous(&work.queue.session, &work.cmd.op),
+    }
+}
+
+fn synchronous(session: &SessionState, op: &Op) -> bool {
+    let sync = OpenFlags::SYNC | OpenFlags::DSYNC;
+    match *op {
+        Op::Write { h, .. }
+        | Op::WriteVerified { h, .. }
+        | Op::Truncate { h, .. }
+        | Op::Fallocate { h, .. }
+        | Op::AppendChecksumWrite { h, .. }
+        | Op::ReadModifyWrite { h, .. } => session.handles.with(h, |d| d.flags().intersects(sync)).unwrap_or(false),
+        Op::OpenWriteClose { flags, .. } | Op::OpenReadWriteClose { flags, .. } => flags.intersects(sync),
+        _ => false,
+    }
+}
+
+/// Runs a command, or an element of one, or a slice of either: `None` when there is more of it.
+pub(super) async fn run(core: &Core, work: &Work, scratch: &mut Scratch) -> Option<Done> {
+    #[cfg(test)]
+    core.faults.run();
+    let begun = !matches!(*work.progress.lock(), Progress::Begin);
+    if !core.goes_on(&work.queue.session, &work.cmd.op, begun) {
+        // Its client is gone, and nothing of it was promised.
+        return Some(answer(Err(Errno::INTR)));
+    }
+    if work.cmd.detectable || (work.cmd.mode == TxnMode::Macro && is_fused_change(work)) {
+        // Nothing here outlives a crash that could tell what became of it, and nothing is taken back.
+        return Some(answer(Err(Errno::OPNOTSUPP)));
+    }
+    // There is no card beside a directory of the host.
+    let named = work.paths.program.as_ref().is_some_and(|p| p.names_kernel());
+    if named || matches!(work.cmd.placement, Placement::Slot { .. }) {
+        return Some(answer(Err(Errno::OPNOTSUPP)));
+    }
+    let cx = Cx { core, work };
+    match work.cmd.op {
+        Op::ChecksumRange { h, offset, len, .. } => cx.checksum(h, offset, len, scratch).await.map(answer),
+        Op::Batch { items, results } => Box::pin(sequence::batch(core, work, (items, results), scratch)).await,
+        Op::ReadDirPlus { h, cookie, out, .. } => sequence::read_dir_plus(core, work, (h, cookie, out), scratch).await,
+        _ => cx.whole(scratch).await,
+    }
+}
+
+/// Whether a command is fused and changes something: what a MacroTx would have to be all or nothing of.
+fn is_fused_change(work: &Work) -> bool {
+    work.cmd.op.is_fused() && changes(work)
+}
+
+impl<'c> Cx<'c> {
+    /// What is cut at its beginning only.
+    async fn whole(&self, scratch: &mut Scratch) -> Option<Done> {
+        let (core, cx) = (self.core, self);
+        Some(match self.work.cmd.op {
+            Op::Nop => answer(Ok((0, 0))),
+            Op::Syncfs => cx.synced(scratch, || syncfs(&core.root).map_err(Errno::from)),
+            Op::Fsync { h } => cx.sync(h, scratch, |d| fsync(&d.body.fd)).await,
+            Op::Fdatasync { h } => cx.sync(h, scratch, |d| fdatasync(&d.body.fd)).await,
+            Op::Close { h } => answer(cx.close(h, scratch).await),
+            Op::SetFlags { h, flags } => answer(cx.set_flags(h, flags, scratch).await),
+            Op::Lock { .. } => answer(cx.lock(scratch).await),
+            Op::SetKey { kind, bytes } => {
+                answer(cx.work.queue.session.keys.set(kind, bytes, &cx.work.queue.pool).map(|key| (key, 0)))
+            }
+            Op::DropKey { key } => answer(cx.work.queue.session.keys.forget(key).map(|()| (0, 0))),
+            Op::Outcome { .. } => answer(Err(Errno::OPNOTSUPP)),
+            // Nothing could be taken back when a write of several fails midway.
+            Op::TxnBegin | Op::TxnWrite { .. } | Op::TxnCommit { .. } | Op::TxnAbort { .. } => {
+                answer(Err(Errno::OPNOTSUPP))
+            }
+            // A file of the host has no place for a spec that every tool of the host would keep.
+            Op::VirtRegister { .. } | Op::VirtSpec { .. } | Op::VirtParams { .. } => answer(Err(Errno::OPNOTSUPP)),
+            _ => return cx.file_system(scratch).await,
+        })
+    }
+}
+
+struct Cx<'c> {
+    core: &'c Core,
+    work: &'c Work,
+}
+
+impl<'c> Cx<'c> {
+    fn session(&self) -> &'c SessionState {
+        &self.work.queue.session
+    }
+
+    fn pool(&self) -> &'c SharedRegion {
+        &self.work.queue.pool
+    }
+
+    /// Holds one inode.
+    async fn hold(&self, ino: InodeNo, mode: Mode, scratch: &mut Scratch) -> Tickets<'c> {
+        let mut tickets = self.place(ino, mode);
+        if !tickets.running() {
+            scratch.wait();
+        }
+        tickets.start().await;
+        tickets
+    }
+
+    /// Its place among those of an inode; the next command of the ring may follow.
+    fn place(&self, ino: InodeNo, mode: Mode) -> Tickets<'c> {
+        let sets = &self.core.sets;
+        let tickets = sets.place(sets.arrive(), Token(0), members([(ino.0, mode)]));
+        self.work.settle(self.core);
+        tickets
+    }
+
+    fn synced(&self, scratch: &mut Scratch, sync: impl FnOnce() -> Result<(), Errno>) -> Done {
+        self.core.flushes.fetch_add(1, Ordering::Relaxed);
+        scratch.wait();
+        Done { synced: true, ..answer(sync().map(|()| (0, 0))) }
+    }
+
+    /// Makes what is behind a handle durable, with what earlier commands of this ring did to it.
+    async fn sync(
+        &self,
+        h: Handle,
+        scratch: &mut Scratch,
+        call: impl Fn(&Description<HostFile>) -> rustix::io::Result<()>,
+    ) -> Done {
+        if h == Handle::ROOT {
+            self.work.settle(self.core);
+            return self.synced(scratch, || syncfs(&self.core.root).map_err(Errno::from));
+        }
+        let description = match self.session().description(h) {
+            Ok(d) => d,
+            Err(e) => return answer(Err(e)),
+        };
+        drop(self.hold(description.ino, Mode::Shared, scratch).await);
+        self.synced(scratch, || call(&description).map_err(Errno::from))
+    }
+
+    async fn close(&self, h: Handle, scratch: &mut Scratch) -> Result<(u64, u64), Errno> {
+        let description = self.session().description(h)?;
+        let held = self.hold(description.ino, Mode::Exclusive, scratch).await;
+        let (session, locks) = (self.session(), &self.core.files.locks);
+        if !locks.is_empty() {
+            // POSIX: closing any descriptor of a file gives back the process's locks on it.
+            locks.release(description.ino, |o| matches!(o, Owner::Process { session: s, .. } if *s == session.id));
+        }
+        if session.handles.close(h)? {
+            self.core.watch_placeholders();
+        }
+        drop(held);
+        Ok((0, 0))
+    }
+
+    async fn set_flags(&self, h: Handle, flags: OpenFlags, scratch: &mut Scratch) -> Result<(u64, u64), Errno> {
+        let description = self.session().description(h)?;
+        let held = self.hold(description.ino, Mode::Exclusive, scratch).await;
+        if flags.contains(OpenFlags::NOATIME) && !description.flags().contains(OpenFlags::NOATIME) {
+            let (owner, uid) = (fstat(&description.body.fd)?.st_uid, self.session().cred.uid);
+            if uid != 0 && uid != owner {
+                return Err(Errno::PERM);
+            }
+        }
+        description.set_flags(flags);
+        drop(held);
+        Ok((u64::from(description.flags().bits()), 0))
+    }
+
+    /// Locks between clients stand in the table of the device's kind; those of an open file description are taken on
+    /// the host as well, so that its other programs see them and are seen.
+    async fn lock(&self, scratch: &mut Scratch) -> Result<(u64, u64), Errno> {
+        let Op::Lock { h, action, kind, space, start, len, owner, out } = self.work.cmd.op else {
+            return Err(Errno::INVAL);
+        };
+        let description = self.session().description(h)?;
+        if description.flags().contains(OpenFlags::PATH) {
+            return Err(Errno::BADF);
+        }
+        let who = match space {
+            LockSpace::Process => Owner::Process { session: self.session().id, owner },
+            LockSpace::OpenFile | LockSpace::Flock => Owner::File(description.id),
+        };
+        let table = if space == LockSpace::Flock { Space::Whole } else { Space::Ranges };
+        let span = if space == LockSpace::Flock { Span::ALL } else { Span::new(start, len)? };
+        let want = Held { owner: who, tenant: self.session().tenant.id.0, span, exclusive: kind == LockKind::Write };
+        let (files, locks, ino) = (&self.core.files, &self.core.files.locks, description.ino);
+        let _held = self.hold(ino, Mode::Exclusive, scratch).await;
+        match (action, kind) {
+            (LockAction::Get, _) => {
+                let found = files.in_the_way(ino, table, &want);
+                if !out.is_empty() {
+                    self.pool().slice(out)?.copy_from(lock_body(found, start, len).as_bytes());
+                }
+                return Ok((u64::from(found.is_some()), 0));
+            }
+            (LockAction::Set, LockKind::Unlock) => {
+                locks.may_unlock(ino, table, who, span)?;
+                on_host(&description, space, kind, start, len)?;
+                locks.unlock(ino, table, who, span)?;
+            }
+            (LockAction::Set, _) => {
+                let need = if want.exclusive { Access::WRITE } else { Access::READ };
+                if table == Space::Ranges && !description.flags().access().contains(need) {
+                    return Err(Errno::BADF);
+                }
+                // The table first, and only asked: while this holds the inode, it says the same afterwards, so nothing
+                // that the host has granted has to be given back.
+                files.may_lock(ino, table, &want)?;
+                let asked = match on_host(&description, space, kind, start, len) {
+                    Err(Errno::AGAIN) => {
+                        // It may be what another thread is letting go of, whose descriptor is about to be closed.
+                        files.settle();
+                        on_host(&description, space, kind, start, len)
+                    }
+                    asked => asked,
+                };
+                if let Err(e) = asked {
+                    if space == LockSpace::Flock {
+                        self.keep_lock(&description, who);
+                    }
+                    return Err(e);
+                }
+                locks.set(ino, table, want, &self.session().tenant.payer())?;
+            }
+        }
+        Ok((0, 0))
+    }
+
+    /// Sums up a range, however long: in snapshots of at most 8 MiB, between which others may write; a slice is one.
+    async fn checksum(
+        &self,
+        h: Handle,
+        off: u64,
+        len: u64,
+        scratch: &mut Scratch,
+    ) -> Option<Result<(u64, u64), Errno>> {
+        if len > SNAPSHOT_MAX && self.session().closing() {
+            // Nothing is left to answer, and a sparse file may be very long.
+            return Some(Err(Errno::INTR));
+        }
+        let progress = std::mem::take(&mut *self.work.progress.lock());
+        let begun = match progress {
+            Progress::Sum(description, done, sum) => Ok((description, done, sum)),
+            _ => self.summable(h).map(|description| (description, 0, ChecksumState::new())),
+        };
+        let (description, mut done, mut sum) = match begun {
+            Ok(begun) => begun,
+            Err(e) => return Some(Err(e)),
+        };
+        let want = (len - done).min(SNAPSHOT_MAX);
+        // (The thread that looks at rings waits for no turn.)
+        if want > PIECE as u64 && self.work.away {
+            scratch.take_turn(self.core, self.work, true);
+        }
+        let got = self.snapshot(&description, (off + done, want), &mut sum, scratch).await;
+        // What comes after it in a batch may be waited for.
+        scratch.turn = None;
+        let got = match got {
+            Ok(got) => got,
+            Err(e) => return Some(Err(e)),
+        };
+        done += got;
+        if got == want && done < len {
+            *self.work.progress.lock() = Progress::Sum(description, done, sum);
+            return None;
+        }
+        if self.work.cmd.after_durable
+            && let Err(e) = {
+                scratch.wait();
+                fdatasync(&description.body.fd)
+            }
+        {
+            return Some(Err(e.into()));
+        }
+        Some(Ok((done, sum.value().into())))
+    }
+
+    /// The host gives up a lock of a file before it refuses to change its kind: it is taken anew, or else the client
+    /// has it no more here, either.
+    fn keep_lock(&self, d: &Arc<Description<HostFile>>, who: Owner) {
+        let locks = &self.core.files.locks;
+        let Some(held) = locks.held_by(d.ino, Space::Whole, who) else { return };
+        let kind = if held.exclusive { LockKind::Write } else { LockKind::Read };
+        if on_host(d, LockSpace::Flock, kind, 0, 0).is_err() {
+            // The whole of it, which is never the middle.
+            let _ = locks.unlock(d.ino, Space::Whole, who, Span::ALL);
+        }
+    }
+
+    fn summable(&self, h: Handle) -> Result<Arc<Description<HostFile>>, Errno> {
+        if h == Handle::ROOT {
+            return Err(Errno::ISDIR);
+        }
+        let description = self.session().description(h)?;
+        let flags = description.flags();
+        if flags.contains(OpenFlags::PATH) || !flags.contains(OpenFlags::READ) {
+            return Err(Errno::BADF);
+        }
+        Ok(description)
+    }
+
+    /// Sums up what is there at one moment: how many bytes there were. Where it would have to wait, for the file or for
+    /// the host's medium, it gives its turn at the processors up.
+    async fn snapshot(
+        &self,
+        description: &Description<HostFile>,
+        (off, want): (u64, u64),
+        sum: &mut ChecksumState,
+        scratch: &mut Scratch,
+    ) -> Result<u64, Errno> {
+        let mut tickets = self.place(description.ino, Mode::Shared);
+        if !tickets.running() {
+            scratch.wait();
+        }
+        tickets.start().await;
+        let mut got = 0;
+        while got < want {
+            if self.work.away {
+                scratch.breathe(self.core);
+            }
+            let piece = (want - got).min(PIECE as u64) as usize;
+            let buffer = &mut scratch.piece[..piece];
+            let memory = self.core.in_memory;
+            let in_turn = scratch.turn.is_some();
+            let cached = in_turn.then(|| data::read_cached(&description.body.fd, buffer, off + got, memory)).flatten();
+            let n = match cached {
+                Some(n) => n,
+                None => {
+                    scratch.turn = None;
+                    data::read_at(&description.body.fd, &mut scratch.piece[..piece], off + got)?
+                }
+            };
+            sum.update(&scratch.piece[..n]);
+            got += n as u64;
+            if n < piece {
+                break;
+            }
+        }
+        Ok(got)
+    }
+
+    /// Every command that runs over a transaction.
+    async fn file_system(&self, scratch: &mut Scratch) -> Option<Done> {
+        let work = self.work;
+        let durable = wants_durable(self.core, work);
+        // Nothing is taken back here, so what was done before a failure stands, and the completion says so.
+        let cmd = Command { mode: TxnMode::Micro, ..work.cmd };
+        if let Some(program) = work.paths.program.as_ref().filter(|p| p.computes().is_some()) {
+            return Box::pin(foresight::run(self.core, work, (&cmd, program), durable, scratch)).await;
+        }
+        let mut txn = HostTxn::new(self.core, work, scratch, durable);
+        txn.prepare().await;
+        let outcome = match txn.way.left {
+            true => Outcome::default(),
+            false => interp::run(&cmd, &work.paths, &work.queue.pool, &mut txn).await,
+        };
+        if txn.way.left {
+            *work.progress.lock() = Progress::Away;
+            return None;
+        }
+        Some(txn.end(outcome))
+    }
+}
+
+fn lock_body(found: Option<Held>, start: u64, len: u64) -> LockBody {
+    match found {
+        None => LockBody { kind: LockKind::Unlock as u8, start, len, ..LockBody::default() },
+        Some(f) => LockBody {
+            start: f.span.start,
+            len: f.span.length(),
+            owner: if let Owner::Process { owner, .. } = f.owner { owner } else { u64::MAX },
+            kind: if f.exclusive { LockKind::Write } else { LockKind::Read } as u8,
+            ..LockBody::default()
+        },
+    }
+}
+
+/// The same lock on the host, for the spaces whose owner the host knows: the open file description.
+fn on_host(
+    d: &Arc<Description<HostFile>>,
+    space: LockSpace,
+    kind: LockKind,
+    start: u64,
+    len: u64,
+) -> Result<(), Errno> {
+    match space {
+        LockSpace::Process => Ok(()),
+        LockSpace::OpenFile => {
+            let kind = match kind {
+                LockKind::Read => libc::F_RDLCK,
+                LockKind::Write => libc::F_WRLCK,
+                LockKind::Unlock => libc::F_UNLCK,
+            };
+            sys::lock_range(&d.body.fd, kind, start, len)
+        }
+        LockSpace::Flock => {
+            let how = match kind {
+                LockKind::Read => FlockOperation::NonBlockingLockShared,
+                LockKind::Write => FlockOperation::NonBlockingLockExclusive,
+                LockKind::Unlock => FlockOperation::Unlock,
+            };
+            Ok(flock(&d.body.fd, how)?)
+        }
+    }
+}
+
+/// How strongly a command that names its file by a handle holds it.
+pub(super) fn by_handle(op: &Op) -> Option<(Handle, Mode)> {
+    match *op {
+        // What moves the offset of the description runs alone, as read(2) and lseek(2) lock it.
+        Op::Read { h, at: At::Current, .. } | Op::Seek { h, .. } => Some((h, Mode::Exclusive)),
+        Op::Read { h, .. } | Op::ReadDir { h, .. } | Op::ReadChecksumVerify { h, .. } => Some((h, Mode::Shared)),
+        Op::Write { h, .. }
+        | Op::WriteVerified { h, .. }
+        | Op::Truncate { h, .. }
+        | Op::Fallocate { h, .. }
+        | Op::SetAttr { h, .. }
+        | Op::AppendChecksumWrite { h, .. }
+        | Op::ReadModifyWrite { h, .. } => Some((h, Mode::Exclusive)),
+        _ => None,
+    }
+}

@@ -1,0 +1,379 @@
+//! A thread that serves: it looks at the rings when it is its turn, and runs one command at a time on its own stack.
+
+use std::mem::MaybeUninit;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use rustix::fs::Mode;
+use rustix::process::{Gid, Uid};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use weldfs_ciscops::{Cqe, Errno, Outcome, Sqe};
+use weldfs_waiting::Slice;
+
+use super::command::{self, Done};
+use super::computing::{Breath, Turn};
+use super::core::Core;
+use super::long::Job;
+use super::lookout::Work;
+use super::session::QueueState;
+use super::sys;
+use weldfs_session::clock::now_ns;
+use weldfs_session::counters::CoreCounters;
+use weldfs_store::cred::Cred;
+
+/// Bytes in which payload that must be looked at goes through a thread's own memory.
+pub(super) const PIECE: usize = 64 << 10;
+/// Bytes of directory entries asked for in one call.
+const ENTRIES: usize = 16 << 10;
+
+/// A thread's own memory.
+pub(super) struct Scratch {
+    /// For payload and for values.
+    pub piece: Box<[u8]>,
+    /// For directory entries.
+    pub entries: Box<[MaybeUninit<u8>]>,
+    /// Its turn at the processors. Whoever has one gives it up before it waits for names, for files or for a sync.
+    pub turn: Option<Turn>,
+    /// How often it has waited for others, and not for the host.
+    pub waits: u32,
+    /// What it has seen of the thread that looks at rings.
+    breath: Breath,
+    /// It runs on the processors of those that compute.
+    pub apart: bool,
+}
+
+impl Default for Scratch {
+    fn default() -> Scratch {
+        let (piece, entries) = (vec![0; PIECE].into_boxed_slice(), Box::new_uninit_slice(ENTRIES));
+        Scratch { piece, entries, turn: None, waits: 0, breath: Breath::default(), apart: false }
+    }
+}
+
+impl Scratch {
+    /// Of a thread that does not look at rings, where it takes long: lets the one that does have a processor.
+    pub fn breathe(&mut self, core: &Core) {
+        self.waits = self.waits.wrapping_add(u32::from(self.breath.take(&core.beat)));
+    }
+
+    /// Before it may have to wait.
+    pub fn wait(&mut self) {
+        self.turn = None;
+        self.waits = self.waits.wrapping_add(1);
+    }
+
+    /// Before a command, or a slice of one, on a thread that does not look at rings: where it runs, and a turn. The
+    /// thread that looks meanwhile, and clients, are to find a processor: of two halves where this one keeps its own
+    /// for long, and otherwise any. Kept to its half, the one that looks would wait behind whatever else the host runs
+    /// there, an attach or the end of a process.
+    pub fn begin_long(&mut self, core: &Core, work: &Work, sleeps: bool) {
+        if sleeps || !core.has_several() {
+            return core.processors.roam(&mut self.apart);
+        }
+        // (One that has been cut has shown that it is none.)
+        if work.begun == 0 && !command::is_large(work) && work.queue.pace.is_brief() {
+            core.processors.keep_out(&mut self.apart);
+        } else {
+            core.processors.compute(&mut self.apart);
+        }
+        self.begin_turn(core, work);
+    }
+
+    /// Before a command, or an element of one, that a thread runs which does not look at rings: a turn, if there should
+    /// be one. Not for one call of the host, however long.
+    pub fn begin_turn(&mut self, core: &Core, work: &Work) {
+        let sleeps = work.queue.pace.sleeps() || command::waits_for_the_host(core, work);
+        let without = sleeps || command::is_endless(work) || command::takes_turns(work);
+        match &self.turn {
+            Some(_) => self.renew_turn(core, work),
+            None if core.has_several() && work.away && !without => self.take_turn(core, work, false),
+            None => {}
+        }
+    }
+
+    /// Where it has had a turn that was long enough, and others wait for one: the next one of its kind.
+    pub fn renew_turn(&mut self, core: &Core, work: &Work) {
+        if let Some(turn) = self.turn.as_ref().filter(|turn| turn.is_due()) {
+            let yields = turn.yields;
+            self.take_turn(core, work, yields);
+        }
+    }
+
+    /// Another turn at the processors. `yields`: others do not wait for what it does, or not for long: a piece of a
+    /// checksum.
+    pub fn take_turn(&mut self, core: &Core, work: &Work, yields: bool) {
+        self.wait();
+        let yields = work.away && yields && core.has_several();
+        self.turn = Some(core.computing.turn(work.client().0, yields));
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Serves until the end.
+pub(super) fn run(core: &Core, index: usize) {
+    sys::no_signals();
+    let mut hand = Hand {
+        core,
+        index,
+        me: &core.workers[index],
+        waker: Waker::from(Arc::new(Unpark(std::thread::current()))),
+        scratch: Scratch::default(),
+        acting: None,
+        computed: false,
+    };
+    // Clients have applied their umask already. Where a thread may not have one of its own, it is the process's.
+    if let Err(e) = sys::own_umask() {
+        tracing::debug!("the umask of the whole process is cleared: {e}");
+    }
+    rustix::process::umask(Mode::empty());
+    while let Some(job) = core.long.job() {
+        match job {
+            Job::Look => hand.look(),
+            Job::Run(work) => {
+                hand.serve_long(work);
+                hand.give_back();
+            }
+        }
+    }
+}
+
+/// What became of a command.
+#[allow(clippy::large_enum_variant)] // lives for one call; a box would be an allocation for each slice
+enum Served {
+    /// It is over.
+    Over,
+    /// It is over; its completion is still to be published.
+    Unpublished(Arc<QueueState>),
+    /// There is more of it.
+    Cut(Work),
+}
+
+struct Hand<'c> {
+    core: &'c Core,
+    index: usize,
+    me: &'c CoreCounters,
+    waker: Waker,
+    scratch: Scratch,
+    /// Whose rights this thread has; none: the process's own.
+    acting: Option<Cred>,
+    /// It has run a program that computes since it last gave memory back.
+    computed: bool,
+}
+
+impl Hand<'_> {
+    /// Looks at the rings and runs what is short, until it is to run a command that sleeps, or for good.
+    fn look(&mut self) {
+        let core = self.core;
+        let mut lookout = core.lookout.lock();
+        let looking = core.processors.look(&mut self.scratch.apart);
+        let mut short = None;
+        while let Some(work) = lookout.next(core, self.me) {
+            let several = core.has_several();
+            if short.is_some() != several {
+                // Whatever else runs where it is woken, of the server or of a client, is not to be waited for. (Off
+                // with the old one first: each gives back what it found.)
+                drop(short.take());
+                short = several.then(Slice::short);
+            }
+            let sleeps = command::waits_for_the_host(core, &work);
+            let long = sleeps || command::may_take_long(&work);
+            let elsewhere = sleeps || command::is_endless(&work) || lookout.is_needed(&work);
+            if !(long && core.long.spares_a_thread() && elsewhere) {
+                if long {
+                    lookout.publish();
+                }
+                match self.serve(work, true) {
+                    Served::Over => {}
+                    Served::Unpublished(queue) => lookout.note_dirty(&queue),
+                    Served::Cut(work) if core.long.spares_a_thread() => core.long.give(work),
+                    Served::Cut(work) => core.long.set_aside(work),
+                }
+                self.give_back();
+            } else if !sleeps {
+                lookout.publish();
+                core.long.give(work);
+            } else if let Some(work) = core.long.begin(work, || lookout.publish()) {
+                drop((short.take(), looking, lookout));
+                self.serve_long(work);
+                return self.give_back();
+            }
+        }
+        core.long.end();
+    }
+
+    /// Runs commands that take long, one slice after the other, as long as any of them wait for a thread.
+    fn serve_long(&mut self, work: Work) {
+        let mut next = Some(work);
+        while let Some(work) = next.filter(|_| !self.core.is_poisoned()) {
+            let client = work.client();
+            let sleeps = command::waits_for_the_host(self.core, &work);
+            self.scratch.begin_long(self.core, &work, sleeps);
+            let _long = (!sleeps && self.scratch.turn.is_none()).then(Slice::long);
+            next = match self.serve(work, false) {
+                Served::Cut(work) => self.core.long.again(work),
+                Served::Over | Served::Unpublished(_) => self.core.long.over(client),
+            };
+        }
+    }
+
+    /// Runs a command, or a slice of one, and posts its completion. `looking`: no other looks at rings meanwhile, so
+    /// others that follow may be published together with it.
+    fn serve(&mut self, mut work: Work, looking: bool) -> Served {
+        self.computed |= work.paths.program.as_ref().is_some_and(|program| program.computes().is_some());
+        let now = now_ns();
+        let fresh = work.begun == 0;
+        if fresh {
+            work.begun = now;
+        }
+        let (queue, waits) = (work.queue.clone(), self.scratch.waits);
+        let before = (work.away || queue.pace.is_suspect()).then(sys::Usage::now);
+        let done = match self.act_as(&work.queue.session.cred) {
+            Ok(()) => wait(&self.waker, command::run(self.core, &work, &mut self.scratch)),
+            Err(errno) => Some(Done::from(Outcome::failed(errno))),
+        };
+        self.scratch.turn = None;
+        let took = now_ns().saturating_sub(now);
+        self.me.busy_ns.add(took);
+        let close = before.map(|before| {
+            let (after, waits) = (sys::Usage::now(), self.scratch.waits.wrapping_sub(waits));
+            (after.cpu_ns.saturating_sub(before.cpu_ns), after.sleeps - before.sleeps > u64::from(waits))
+        });
+        // How long the host takes to make something durable says nothing of the next one.
+        if !done.as_ref().is_some_and(|done| done.synced) {
+            if work.away
+                && let Some((_, slept)) = close
+            {
+                queue.pace.note_sleep(slept);
+            }
+            let close = close.map(|(cpu_ns, slept)| if slept { took } else { cpu_ns });
+            match &done {
+                _ if !fresh || command::is_large(&work) => {}
+                Some(_) => queue.pace.note(took, close),
+                // It turned out to be a long one, which the next one probably is, too.
+                None => queue.pace.note(u64::MAX, Some(u64::MAX)),
+            }
+        }
+        let Some(done) = done else {
+            if fresh {
+                queue.cut.fetch_add(1, Ordering::AcqRel);
+            }
+            return Served::Cut(work);
+        };
+        settle(self.core, &queue, work.mark);
+        if !fresh {
+            queue.cut.fetch_sub(1, Ordering::AcqRel);
+        }
+        let more = self.complete(&work, done);
+        if !fresh {
+            // As in `settle`: whoever sleeps skipped this ring.
+            fence(Ordering::SeqCst);
+            if queue.is_worth_a_look() {
+                self.core.inbox.ring();
+            }
+        }
+        match (more, looking) {
+            (true, true) => Served::Unpublished(queue),
+            (true, false) => {
+                queue.publish();
+                Served::Over
+            }
+            (false, _) => Served::Over,
+        }
+    }
+
+    /// Gives memory back that a thread's allocator keeps after what was large.
+    fn give_back(&mut self) {
+        if std::mem::take(&mut self.computed)
+            && let Some(at_rest) = self.core.config.at_rest
+        {
+            at_rest();
+        }
+    }
+
+    /// Takes on the rights of a session, where this process may: user, group and groups of this thread alone.
+    fn act_as(&mut self, cred: &Cred) -> Result<(), Errno> {
+        if !self.core.for_others || self.acting.as_ref() == Some(cred) {
+            return Ok(());
+        }
+        // Something of it may have been done when a later part fails: then nothing is known for sure.
+        self.acting = None;
+        let id = |raw: u32| if raw == u32::MAX { Err(Errno::PERM) } else { Ok(raw) };
+        let (uid, gid) = (Uid::from_raw(id(cred.uid)?), Gid::from_raw(id(cred.gid)?));
+        let groups: Vec<Gid> = cred.groups.iter().filter(|g| **g != u32::MAX).map(|g| Gid::from_raw(*g)).collect();
+        set_thread_res_uid(None, Uid::ROOT, None)?;
+        set_thread_groups(&groups)?;
+        set_thread_res_gid(None, gid, None)?;
+        if uid != Uid::ROOT {
+            set_thread_res_uid(None, uid, None)?;
+        }
+        self.acting = Some(cred.clone());
+        Ok(())
+    }
+
+    /// Counts a command's end and posts its completion; true when that is still to be published.
+    fn complete(&self, work: &Work, done: Done) -> bool {
+        let (queue, now) = (&work.queue, now_ns());
+        let (queue_ns, service_ns) = (work.begun.saturating_sub(work.seen), now.saturating_sub(work.begun));
+        let mut ends = queue.pair.ends();
+        let c = &queue.counters;
+        c.opcode(work.cmd.op.opcode() as u16);
+        c.commands.add(1);
+        c.hinted(work.cmd.hints);
+        c.errors.add(u64::from(done.outcome.status != 0));
+        c.fused.add(u64::from(work.cmd.op.opcode().spec().fused));
+        c.payload_copies.add(done.copies);
+        c.payload_bytes_in.add(done.bytes_in);
+        c.payload_bytes_out.add(done.bytes_out);
+        c.metadata_copies.add(done.metadata);
+        c.link_bytes_in.add(Sqe::SIZE as u64 + done.bytes_in + (work.paths.a.len() + work.paths.b.len()) as u64);
+        c.link_bytes_out.add(Cqe::SIZE as u64 + done.bytes_out);
+        c.queue_ns.add(queue_ns);
+        c.service_ns.add(service_ns);
+        c.process_ns.add(service_ns);
+        c.durable_waits.add(u64::from(done.synced));
+        queue.session.tenant.latency.record(self.index, queue_ns, service_ns);
+        ends.post(&done.outcome.to_cqe(work.cmd.seq));
+        if ends.is_draining() {
+            // It may be over, or the next one may be taken.
+            self.core.inbox.ring();
+        }
+        let more = queue.is_worth_a_look();
+        let asleep = !more && ends.publish_asleep();
+        queue.wake(ends, asleep);
+        more
+    }
+}
+
+/// The command has its place among those of its inode, or is over: the next one of its ring may be taken.
+pub(super) fn settle(core: &Core, queue: &QueueState, mark: u32) {
+    // It may have been said before: then the mark is the next command's, which has no place yet.
+    if !queue.pair.admitted(0, mark) {
+        return;
+    }
+    // Whoever sleeps skipped this ring because of the mark: its entries, too, are looked at after the mark is gone.
+    fence(Ordering::SeqCst);
+    if queue.is_worth_a_look() {
+        core.inbox.ring();
+    }
+}
+
+/// Runs a future to its end on this thread, asleep while it waits.
+fn wait<F: Future>(waker: &Waker, future: F) -> F::Output {
+    let mut future = pin!(future);
+    let mut cx = Context::from_waker(waker);
+    loop {
+        match future.as_mut().poll(&mut cx) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! A directory of the host in place of a medium: the same commands, rings, wake-ups, sessions and interpreter, over the
+//! host's own file system. One crossing for a client's fused command; what it does becomes calls of the host.
+//!
+//! * This file starts and ends it; `core` is what its threads share; `session` is an attached client.
+//! * `lookout` looks at the rings, one thread at a time, `rings` says at which next; `hand` runs commands on its own
+//!   stack, where calls of the host may block; `long` says how many threads do so, and whose turn it is; `command` is
+//!   the way of one command, `sequence` of several in one entry; `txn` is a command's `Target`; `program` is what a
+//!   program holds.
+//! * `namelock` is the lock of all names, tenants in turn.
+//! * `walk` resolves names below the directory and nowhere else, `way` along links and long paths; `names`, `data`,
+//!   `attr` are the calls; `sys` holds the few that need raw pointers; `power` finds out what the bytes lie on.
+//!
+//! `foresight` has what programs compute, before they hold anything, `computing` how many do so at a time, and
+//! `processors` where.
+//!
+//! What is promised between clients is what the device promises: a command holds its inodes, shared or exclusive, and
+//! commands of one ring on one inode run in order. Other programs of the host are not held off, nothing is rolled back,
+//! and what a crash leaves is what the host's file system leaves.
+
+mod attr;
+mod command;
+mod computing;
+mod core;
+mod data;
+mod foresight;
+mod hand;
+mod long;
+mod lookout;
+mod namelock;
+mod names;
+pub mod power;
+mod processors;
+mod program;
+mod rings;
+mod sequence;
+mod session;
+mod stats;
+mod sys;
+mod txn;
+mod walk;
+mod way;
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use weldfs_ciscops::{Durability, Errno};
+use weldfs_locks::Mutex;
+
+use self::core::Core;
+use weldfs_session::departures::Departures;
+use weldfs_session::stats::{DeviceFacts, DeviceStats, Usage};
+use weldfs_session::tenants::{Identity, TenantReport};
+
+pub use session::HostSession;
+
+/// Threads unless said otherwise.
+pub const THREADS: usize = 4;
+
+/// What to serve, and how.
+#[derive(Clone, Debug)]
+pub struct HostDirConfig {
+    /// The directory.
+    pub dir: PathBuf,
+    /// Threads that look at rings and call the host; at least one. One of them looks at a time.
+    pub threads: usize,
+    /// What "default durability" means: `Durable`, else volatile.
+    pub durability: Durability,
+    /// Bytes of shared memory that all queue pairs together may take.
+    pub pool_bytes_max: u64,
+    /// Handles of one session; each is a descriptor of this process.
+    pub handles_max: u32,
+    /// Longest a thread spins without work before it sleeps, nanoseconds.
+    pub spin_ns_max: u64,
+    /// Called by a thread that has computed, which may take much memory, and does no more of it for now.
+    pub at_rest: Option<fn()>,
+}
+
+impl HostDirConfig {
+    /// With defaults for everything but the directory.
+    pub fn new(dir: impl Into<PathBuf>) -> HostDirConfig {
+        HostDirConfig {
+            dir: dir.into(),
+            threads: THREADS,
+            durability: Durability::Volatile,
+            pool_bytes_max: 1 << 30,
+            handles_max: weldfs_ciscops::limits::HANDLES_MAX,
+            spin_ns_max: weldfs_session::limits::SPIN_NS_MAX,
+            at_rest: None,
+        }
+    }
+}
+
+/// A directory being served. Thread-safe; dropping it shuts it down.
+pub struct HostDir {
+    core: Arc<Core>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl HostDir {
+    /// Starts the threads that serve a directory. Fails when it is none, or cannot be read.
+    pub fn start(config: HostDirConfig) -> std::io::Result<HostDir> {
+        weldfs_session::clock::now_ns();
+        let core = Core::new(config)?;
+        let served = HostDir { core: core.clone(), threads: Mutex::default() };
+        for index in 0..core.workers.len() {
+            let core = core.clone();
+            let body = move || {
+                if catch_unwind(AssertUnwindSafe(|| hand::run(&core, index))).is_err() {
+                    core.poison();
+                }
+            };
+            served.threads.lock().push(std::thread::Builder::new().name(format!("weld-host-{index}")).spawn(body)?);
+        }
+        Ok(served)
+    }
+
+    /// A session for a client whose identity the control plane vouches for. EACCES: this process acts with its own
+    /// rights only, and they are not the client's. EMFILE at the limit, ENODEV while it shuts down.
+    pub fn attach(&self, who: impl Into<Identity>, client_id: [u8; 16]) -> Result<HostSession, Errno> {
+        Ok(HostSession::new(self.core.attach(who.into(), client_id)?))
+    }
+
+    /// The sessions of a user that are ending, as of a device.
+    pub fn departing(&self, uid: u32) -> Vec<u64> {
+        self.core.departing(uid)
+    }
+
+    /// Whether a session is there, if only to end.
+    pub fn has_session(&self, id: u64) -> bool {
+        self.core.has_session(id)
+    }
+
+    /// Tells when sessions have gone.
+    pub fn departures(&self) -> &Departures {
+        &self.core.departures
+    }
+
+    /// The tenants, by number.
+    pub fn tenants(&self) -> Vec<TenantReport> {
+        self.core.tenants.list().iter().map(|t| t.report(0)).collect()
+    }
+
+    /// Facts that belong beside every figure.
+    pub fn facts(&self) -> DeviceFacts {
+        self.core.facts()
+    }
+
+    /// Identifies the directory: its device and inode numbers.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.core.uuid()
+    }
+
+    /// Handles one session may have.
+    pub fn handles_max(&self) -> u32 {
+        self.core.config.handles_max
+    }
+
+    /// All counters.
+    pub fn stats(&self) -> DeviceStats {
+        self.core.stats(None)
+    }
+
+    /// What is in use now; back to zero when all clients are gone.
+    pub fn usage(&self) -> Usage {
+        self.core.usage()
+    }
+
+    /// True after a command panicked: nothing is served any more.
+    pub fn is_poisoned(&self) -> bool {
+        self.core.is_poisoned()
+    }
+
+    /// Readable from then on.
+    pub fn failure(&self) -> BorrowedFd<'_> {
+        self.core.failure().as_fd()
+    }
+
+    /// Ends all sessions (published commands are executed first) and all threads. Idempotent.
+    pub fn shutdown(&self) {
+        let threads: Vec<_> = std::mem::take(&mut *self.threads.lock());
+        if threads.is_empty() {
+            return;
+        }
+        self.core.end();
+        for t in threads {
+            if t.join().is_err() {
+                tracing::error!("a thread of the host directory panicked");
+            }
+        }
+        self.core.files.forget();
+    }
+}
+
+impl Drop for HostDir {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+#[cfg(test)]
+mod tests;
