@@ -101,6 +101,6 @@ mod tests {
         assert_eq!(files.open(), 0);
         assert!(!store.is_open(InodeNo::ROOT));
         assert_eq!(handles.reserve(), Err(Errno::NODEV));
-        assert_eq!(handles.len(), 0);
+        assert_eq!(handles.count(), 0);
     }
 }

@@ -425,7 +425,7 @@ impl Session {
 
     /// Handles and queues in use, for leak tests.
     pub fn usage(&self) -> (usize, usize) {
-        (self.state.handles.len(), self.state.queues().0)
+        (self.state.handles.count(), self.state.queues().0)
     }
 }
 

@@ -39,7 +39,7 @@ impl Core {
             sessions: sessions.len(),
             queues,
             pool_bytes,
-            handles: sessions.iter().map(|s| s.handles.len()).sum(),
+            handles: sessions.iter().map(|s| s.handles.count()).sum(),
             open_files: self.files.open(),
             placeholders: self.files.bound(),
             locks: self.files.locks.len(),

@@ -18,7 +18,7 @@ const WAY_MAX: u32 = 64;
 
 /// What stat says of an inode; `None` where its page is cold.
 pub fn attributes(store: &Store, ino: InodeNo) -> Option<StatBody> {
-    let dev = fsid(&store.uuid());
+    let dev = fsid(store.uuid());
     store.look_at(ino, |rec| stat_body(rec, dev)).ok()
 }
 

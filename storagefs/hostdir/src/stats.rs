@@ -31,7 +31,7 @@ impl Core {
     pub(super) fn usage(&self) -> Usage {
         let (queues, pool_bytes) = self.pools();
         let (sessions, handles) =
-            self.with_sessions(|live| live.fold((0, 0), |(n, handles), s| (n + 1, handles + s.handles.len())));
+            self.with_sessions(|live| live.fold((0, 0), |(n, handles), s| (n + 1, handles + s.handles.count())));
         Usage {
             sessions,
             queues,

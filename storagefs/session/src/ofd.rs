@@ -494,7 +494,7 @@ impl<B> Handles<B> {
     }
 
     /// Handles in use, reserved ones included.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.table.read().used as usize
     }
 
