@@ -420,7 +420,7 @@ impl Ends {
     }
 
     /// Commands outstanding: in the ring, where those that are new are seen by this, or in the device. What was put
-    /// into a ring that is not empty is seen one of [`LOOKS`] times: the client's index is a cache line of another
+    /// into a ring that is not empty is seen one of `LOOKS` times: the client's index is a cache line of another
     /// processor.
     pub fn outstanding(&mut self, now: u64) -> u32 {
         self.looks = self.looks.wrapping_add(1);
