@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import subprocess
+from pathlib import Path
 
 from .build import ROOT, cargo, target_dir
 from .report import Report
@@ -41,7 +42,20 @@ def owners(files):
         if inside:
             package = folders[max(inside, key=len)]
             found[package["name"]] = package
+    for package in dependents(list(found.values()), meta["packages"]):
+        found[package["name"]] = package
     return [found[name] for name in sorted(found)]
+
+
+def dependents(packages, all_packages):
+    """Those of `storagefs/` that stand on these: together they are the file system."""
+    room = [p for p in all_packages if Path(p["manifest_path"]).parent.parent == ROOT / "storagefs"]
+    names = {p["name"] for p in packages if p in room}
+    while True:
+        more = {p["name"] for p in room if any(d["name"] in names and d["kind"] is None for d in p["dependencies"])}
+        if more <= names:
+            return [p for p in room if p["name"] in names]
+        names |= more
 
 
 def left_out(package, files):

@@ -110,7 +110,7 @@ impl Taken {
         };
         let (store, recovery) = weldfs_fs::mount(medium.clone(), options).map_err(|e| bad(&e))?;
         if !recovery.clean {
-            // Clients of a device that died may still answer from what it said (`storagefs::device::watches`).
+            // Clients of a device that died may still answer from what it said (`watches` of weldfs-device).
             std::thread::sleep(Duration::from_nanos(WATCH_NS).saturating_sub(since.elapsed()));
         }
         Ok(Opened { store, recovery, label, medium, media })

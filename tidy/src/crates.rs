@@ -21,7 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("weldfs-media", &["weldfs-ciscops", "weldfs-functions", "weldfs-journal", "weldfs-locks", "weldfs-waiting"]),
     // What is committed. It knows no medium but through the journal's trait, and no meaning of names and files.
     ("weldfs-store", &["weldfs-ciscops", "weldfs-functions", "weldfs-journal", "weldfs-locks"]),
-    // POSIX, and recovery of what a crash interrupted.
+    // POSIX, and recovery of what a crash interrupted. Of the media it takes how checksums are joined.
     (
         "weldfs-fs",
         &[
@@ -75,7 +75,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "weldfs-fpga",
             "weldfs-kernels",
             "weldfs-locks",
-            "weldfs-media",
             "weldfs-store",
             "weldfs-fs",
             "weldfs-session",
@@ -89,7 +88,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "weldfs-media",
             "weldfs-store",
             "weldfs-fs",
-            "weldfs-session",
             "weldfs-hostdir",
             "weldfs-device",
             "weldfs-userlib",
@@ -131,7 +129,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "weldfs-media",
             "weldfs-store",
             "weldfs-fs",
-            "weldfs-device",
             "weldfs-userlib",
             "weldfs-waiting",
         ],

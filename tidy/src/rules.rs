@@ -28,7 +28,7 @@ pub struct Rules {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layers {
-    /// The crate's package, then modules: `weldfs-media`, `weldfs-device::hostdir`.
+    /// The crate's package, then modules: `weldfs-media`, `weldfs-device::thread`.
     pub of: String,
     /// From the lowest to the highest. A module may use those of its own line and of lines before it. `self` is what
     /// the outer module defines itself, apart from re-exports.

@@ -16,9 +16,11 @@ use weldfs_journal::Lsn;
 use weldfs_scheduler::Mode;
 use zerocopy::IntoBytes;
 
-use super::dataplane::{Done, OpCx, Place, durable, failed, perform};
+use super::dataplane::perform;
 use super::departed;
+use super::done::Done;
 use super::near::near;
+use super::opcx::{OpCx, Place, durable, failed};
 use super::rtc;
 pub use weldfs_fs::{Hold, InodeSet, ROOT, Txn};
 

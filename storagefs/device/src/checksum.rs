@@ -9,9 +9,10 @@ use weldfs_ciscops::limits::SNAPSHOT_MAX;
 use weldfs_ciscops::{Access, ChecksumState, Errno, Handle, Op, OpenFlags, Sink, Target};
 use weldfs_scheduler::Mode;
 
-use super::dataplane::{OpCx, durable};
+use super::opcx::{OpCx, durable};
 use super::placed::{crc32c, is_placed};
 use crate::open::Description;
+
 pub use weldfs_fs::{FileRef, Hold, InodeSet, ROOT, SLICE_BYTES, Txn};
 
 /// The file, kept alive even if its handle is closed meanwhile.

@@ -4,75 +4,29 @@
 //! over a transaction, commit, give the set back, and only then wait for durability. Every wait is an `.await`; on
 //! byte-addressable media an uncontended command passes through in one poll.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 
-use weldfs_ciscops::command::Modify;
-use weldfs_ciscops::{At, Command, Errno, Handle, InodeNo, Op, OpenFlags, Outcome, Paths, interp};
-use weldfs_journal::{Appended, Lsn, RecordHead};
-use weldfs_scheduler::{Mode, Seq, Token};
+use weldfs_ciscops::{Command, Errno, InodeNo, Op, Outcome, interp};
+use weldfs_fs::{Finished, HandleTable, Hold, InodeSet, Insisted, OpenedInfo, Slicer, Txn};
+use weldfs_journal::{Lsn, RecordHead};
+use weldfs_scheduler::{Seq, Token};
+use weldfs_session::sets::{ClosedGate, Tickets};
+use weldfs_store::error::{FsError, FsResult, Wait};
+use weldfs_store::{MicroTxn, Plan};
 
-use super::batch;
-use super::board::SlotState;
-use super::checksum;
-use super::core::Core;
-use super::detect;
-pub(super) use super::done::{Copied, Done};
-use super::held::{head, let_go, let_pass};
+use super::done::{Done, count};
+use super::held::{head, let_go, let_pass, resolve, wanted};
 use super::leases::{Before, kept, note_failure};
 use super::lent::{Lending, Lost, may_lend};
 use super::mail::Mail;
 use super::memory::held_by;
-use super::pace::FULL;
-use super::placed;
-use super::room::{Rooms, pause};
-use super::session::{QueueState, SessionState};
-use super::session_ops;
-use super::staged;
+use super::opcx::{OpCx, Place, answer, durable, failed, filled, volatile};
+use super::open::{Description, described, installed};
+use super::room::{Rooms, wait_for_turn};
 use super::tries::Tries;
-use super::virt;
-use super::wishes::{Asked, changes_names, leaves_garbage, wants_durable};
-use crate::open::{Description, OpenInode};
-use weldfs_fs::strides::Strides;
-use weldfs_fs::{Finished, HandleTable, Hold, InodeSet, Insisted, OpCounters, OpenedInfo, Slicer, Txn};
-use weldfs_session::clock::now_ns;
-use weldfs_session::sets::{ClosedGate, Members, Tickets, members};
-use weldfs_store::error::{FsError, FsResult, Wait};
-use weldfs_store::{MicroTxn, Plan};
-
-/// What an op future is made of.
-pub(super) struct OpCx<'d> {
-    pub core: &'d Core,
-    /// What it and the core that runs it tell each other, and the slot's number.
-    pub slot: &'d SlotState,
-    pub at: u32,
-    pub queue: Arc<QueueState>,
-    pub cmd: Command,
-    pub paths: Paths,
-    pub place: Place,
-    /// Its place among the commands of its ring that got a slot.
-    pub position: u64,
-    /// The payload, where a slot has summed it up.
-    pub taken: placed::TakenOnce,
-}
-
-/// Where in its ring a command stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
-    /// By itself.
-    Alone,
-    /// An element of a sequence, with others to come: what follows in the ring does not follow yet.
-    Inside,
-    /// The last element of one.
-    Last,
-}
-
-/// A command that failed before it did anything.
-pub(super) fn failed(errno: Errno) -> Done {
-    Outcome::failed(errno).into()
-}
+use super::wishes::{changes_names, leaves_garbage, wants_durable};
+use super::{batch, checksum, detect, placed, session_ops, staged, virt};
 
 /// Commands that touch nothing but the completion ring.
 #[inline]
@@ -146,87 +100,6 @@ pub(super) async fn perform(cx: &OpCx<'_>) -> Done {
         done.copied.metadata += u64::from(done.outcome.is_ok() && !out.is_empty());
     }
     done
-}
-
-pub(super) fn answer(result: Result<(u64, u64), Errno>) -> Done {
-    match result {
-        Ok((a, b)) => Outcome::ok(a, b).into(),
-        Err(e) => failed(e),
-    }
-}
-
-impl OpCx<'_> {
-    pub(super) fn session(&self) -> &SessionState {
-        &self.queue.session
-    }
-
-    pub(super) fn asked(&self) -> Asked<'_> {
-        Asked { core: self.core, session: &self.queue.session, cmd: &self.cmd, paths: &self.paths }
-    }
-
-    /// Says that the command has its place in all its queues: the next one of this ring may follow.
-    pub(super) fn admitted(&self, primary: u64) {
-        self.slot.primary.store(primary, Ordering::Relaxed);
-        self.admitted_nowhere();
-    }
-
-    /// The same of a command that needs no place in any queue.
-    pub(super) fn admitted_nowhere(&self) {
-        // Nothing of its ring follows a posted one before that is over.
-        if self.place != Place::Inside && !self.cmd.is_posted() {
-            self.core.admitted(&self.queue, self.at);
-        }
-    }
-
-    /// Gives way to others if the slice has lasted for a quantum and another should have the core rather.
-    pub(super) async fn boundary(&self) {
-        if self.due() {
-            weldfs_fs::give_way().await;
-        }
-    }
-
-    /// EINTR when its client is gone and it is not to be gone on with.
-    pub(super) fn still(&self) -> Result<(), Errno> {
-        if self.is_cancelled() { Err(Errno::INTR) } else { Ok(()) }
-    }
-
-    pub(super) fn description(&self, h: Handle) -> Result<Arc<Description>, Errno> {
-        self.session().handles.get(h)
-    }
-}
-
-/// Waits until everything below `end` is durable. EIO when the medium is poisoned.
-pub(super) async fn durable(cx: &OpCx<'_>, end: Lsn) -> Result<(), Errno> {
-    let journal = cx.core.store.journal();
-    if journal.watermark() >= end {
-        return Ok(());
-    }
-    journal.commit_through(end).map_err(|_| Errno::IO)?;
-    if journal.watermark() >= end {
-        return Ok(());
-    }
-    cx.queue.counters.durable_waits.add(1);
-    poll_fn(|task| {
-        if journal.watermark() >= end {
-            return Poll::Ready(Ok(()));
-        }
-        if cx.core.store.medium().is_poisoned() {
-            return Poll::Ready(Err(Errno::IO));
-        }
-        if journal.subscribe(end, task.waker().clone()) { Poll::Ready(Ok(())) } else { Poll::Pending }
-    })
-    .await
-    .and_then(|()| if journal.watermark() >= end { Ok(()) } else { Err(Errno::IO) })
-}
-
-/// After a volatile change whose record ends at `end`: it is flushed in time, and survives the process where that is
-/// asked for.
-pub(super) fn volatile(core: &Core, end: Lsn) -> Result<(), Errno> {
-    core.maintenance.note_volatile();
-    match core.config.hand_over {
-        Some(true) => core.store.journal().hand_over(end).map_err(|_| Errno::IO),
-        _ => Ok(()),
-    }
 }
 
 /// Where one attempt at a command ended.
@@ -347,20 +220,6 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
     }
 }
 
-pub(super) async fn resolve(cx: &OpCx<'_>, insist: &[InodeNo]) -> FsResult<InodeSet> {
-    let mut strides = Strides::default();
-    loop {
-        match weldfs_fs::resolve_set(&cx.core.store, &cx.cmd, &cx.paths, cx.session(), insist, &mut strides) {
-            Err(FsError::Miss(m)) => cx.core.io.fetch(m, cx.queue.tenant.id).await?,
-            Err(FsError::Turn) => {
-                cx.boundary().await;
-                cx.still()?;
-            }
-            other => return other,
-        }
-    }
-}
-
 /// Reserves what the command may use at most; reads reserve nothing. A `fresh` command, which holds nothing yet, is
 /// the one that back-pressure and the cap of unflushed bytes hold back.
 async fn reserve<'s>(cx: &OpCx<'s>, set: &InodeSet, plan: &mut Option<Plan<'s>>, fresh: bool) -> FsResult<()> {
@@ -396,28 +255,6 @@ async fn reserve<'s>(cx: &OpCx<'s>, set: &InodeSet, plan: &mut Option<Plan<'s>>,
     Ok(())
 }
 
-/// Holds a changing command back while the log or the overlay fill faster than they are emptied, or too much is
-/// unflushed: so that no writer outruns the medium for ever.
-pub(super) async fn wait_for_turn(cx: &OpCx<'_>, log_bytes: u64) -> FsResult<()> {
-    let core = cx.core;
-    if let Some(at) = core.pace.start_at(cx.session().id, log_bytes, || core.store.fill(FULL), now_ns) {
-        cx.queue.counters.pace_waits.add(1);
-        pause(cx, at).await;
-    }
-    if let Some(lsn) = core.store.journal().must_wait() {
-        durable(cx, lsn).await?;
-    }
-    Ok(())
-}
-
-/// Something was committed: a checkpoint may be due.
-pub(super) fn filled(core: &Core, appended: &Appended) {
-    if core.store.needs_checkpoint() {
-        core.maintenance.kick();
-        core.pace.note(core.store.fill(FULL), appended.end.0 - appended.lsn.0);
-    }
-}
-
 /// Places the tickets, or exchanges those held for those of a changed set; the arrival number stays.
 fn place<'d>(cx: &OpCx<'d>, seq: Seq, set: &InodeSet, tickets: &mut Option<Tickets<'d>>) {
     let primary = set.entries().first().map_or(0, |(ino, _)| ino.0);
@@ -431,22 +268,6 @@ fn place<'d>(cx: &OpCx<'d>, seq: Seq, set: &InodeSet, tickets: &mut Option<Ticke
         // What follows in its ring follows when it has committed.
         true => cx.slot.primary.store(primary, Ordering::Relaxed),
     }
-}
-
-/// The set as tickets. Whoever moves a description's offset holds its inode alone, so that offsets move one by one.
-pub(super) fn wanted(op: &Op, session: &SessionState, set: &InodeSet) -> Members {
-    let mut out = members(
-        set.entries()
-            .iter()
-            .map(|(ino, hold)| (ino.0, if *hold == Hold::Exclusive { Mode::Exclusive } else { Mode::Shared })),
-    );
-    if let Op::Read { h, at: At::Current, .. } | Op::Seek { h, .. } = *op
-        && let Ok(file) = session.handle(h)
-    {
-        let own = std::iter::once((file.ino.0, Mode::Exclusive));
-        out = members(out.into_iter().chain(own));
-    }
-    out
 }
 
 /// Runs the command over a transaction under its set, commits, gives the set back, waits for durability.
@@ -600,64 +421,6 @@ async fn open_virtual(cx: &OpCx<'_>, (o, description): (OpenedInfo, Arc<Descript
             cx.session().release_handle(o.handle);
             Outcome::failed(e)
         }
-    }
-}
-
-/// The description of what a command opened. Before the commit, so that a nameless file is held open from its first
-/// moment.
-pub(super) fn described(
-    core: &Core,
-    session: &SessionState,
-    f: &Finished<'_>,
-) -> FsResult<Option<(OpenedInfo, Arc<Description>)>> {
-    let Some(o) = f.opened else { return Ok(None) };
-    if o.placeholder != 0 && !session.handles.has_placeholder(o.placeholder) {
-        return Err(Errno::INVAL.into());
-    }
-    let held = OpenInode::new(&core.store, o.ino);
-    Ok(Some((o, core.files.describe(o.ino, kept_flags(o.flags), held)?)))
-}
-
-/// From now on a handle, and a placeholder, stand for the description.
-pub(super) fn installed(core: &Core, session: &SessionState, o: &OpenedInfo, description: Arc<Description>) {
-    if let Some(p) = session.handles.take_placeholder(o.placeholder) {
-        core.files.bind(p, &description);
-    }
-    session.handles.fill(o.handle, description);
-}
-
-fn kept_flags(flags: OpenFlags) -> OpenFlags {
-    flags.difference(OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TRUNC | OpenFlags::NOFOLLOW)
-}
-
-/// What a command moved, with its outcome.
-pub(super) fn count(cmd: &Command, paths: &Paths, outcome: Outcome, spent: &OpCounters) -> Done {
-    let names = u64::from(!paths.a.is_empty()) + u64::from(!paths.b.is_empty());
-    let operands = modify_bytes(&cmd.op);
-    let body = if let Op::Program { body } = cmd.op { u64::from(body.len) } else { 0 };
-    let copied = Copied {
-        payload: u64::from(spent.payload_copies) + u64::from(operands > 0),
-        payload_in: spent.bytes_in + operands,
-        payload_out: spent.bytes_out,
-        metadata: u64::from(spent.meta_copies) + names + u64::from(body > 0),
-        data: u64::from(spent.blocks_written) * weldfs_store::limits::BLOCK as u64,
-    };
-    let replies = match cmd.op {
-        Op::Stat { .. } | Op::StatPath { .. } | Op::Statfs { .. } | Op::ReadDir { .. } | Op::Readlink { .. } => {
-            outcome.result
-        }
-        _ => 0,
-    };
-    let (bytes_in, bytes_out) = (spent.bytes_in + operands + body, spent.bytes_out + replies);
-    Done { outcome, bytes_in, bytes_out, recorded: false, copied, pending: None }
-}
-
-/// Payload that a read_modify_write takes from the pool into its field.
-fn modify_bytes(op: &Op) -> u64 {
-    match op {
-        Op::ReadModifyWrite { modify: Modify::Patch(r) | Modify::Xor(r), .. } => u64::from(r.len),
-        Op::ReadModifyWrite { modify: Modify::CompareSwap { expect, new }, .. } => u64::from(expect.len + new.len),
-        _ => 0,
     }
 }
 

@@ -3,18 +3,19 @@
 //! A command is known by (client id of the attach, user, queue, sequence). Only commands with the flag come here.
 
 use weldfs_ciscops::{Errno, Outcome, PoolRange};
-use weldfs_journal::{Lsn, RecordHead};
-use zerocopy::IntoBytes;
-
-use super::dataplane::{Done, OpCx, Place, durable, failed, filled, volatile, wait_for_turn};
-use super::room::Rooms;
-use super::wishes::wants_durable;
 use weldfs_fs::SessionView;
+use weldfs_journal::{Lsn, RecordHead};
 use weldfs_store::Need;
 use weldfs_store::effect::Effect;
 use weldfs_store::error::{FsError, FsResult};
 use weldfs_store::micro::Detect;
 use weldfs_store::outcomes::{Identity, OutcomeRec};
+use zerocopy::IntoBytes;
+
+use super::done::Done;
+use super::opcx::{OpCx, Place, durable, failed, filled, volatile};
+use super::room::{Rooms, wait_for_turn};
+use super::wishes::wants_durable;
 
 /// Who runs the command, if that can be written down: the queue's number has sixteen bits.
 fn identity(cx: &OpCx<'_>) -> Result<Identity, Errno> {

@@ -1,8 +1,9 @@
 //! What a command ends with, and what it moved.
 
-use weldfs_ciscops::{Cqe, Outcome, Sqe};
+use weldfs_ciscops::command::Modify;
+use weldfs_ciscops::{Command, Cqe, Op, Outcome, Paths, Sqe};
+use weldfs_fs::OpCounters;
 use weldfs_journal::Lsn;
-
 use weldfs_session::counters::QueueCounters;
 
 /// What an op future ends with.
@@ -90,5 +91,36 @@ impl Done {
 impl From<Outcome> for Done {
     fn from(outcome: Outcome) -> Done {
         Done { outcome, bytes_in: 0, bytes_out: 0, recorded: false, copied: Copied::default(), pending: None }
+    }
+}
+
+/// What a command moved, with its outcome.
+pub(super) fn count(cmd: &Command, paths: &Paths, outcome: Outcome, spent: &OpCounters) -> Done {
+    let names = u64::from(!paths.a.is_empty()) + u64::from(!paths.b.is_empty());
+    let operands = modify_bytes(&cmd.op);
+    let body = if let Op::Program { body } = cmd.op { u64::from(body.len) } else { 0 };
+    let copied = Copied {
+        payload: u64::from(spent.payload_copies) + u64::from(operands > 0),
+        payload_in: spent.bytes_in + operands,
+        payload_out: spent.bytes_out,
+        metadata: u64::from(spent.meta_copies) + names + u64::from(body > 0),
+        data: u64::from(spent.blocks_written) * weldfs_store::limits::BLOCK as u64,
+    };
+    let replies = match cmd.op {
+        Op::Stat { .. } | Op::StatPath { .. } | Op::Statfs { .. } | Op::ReadDir { .. } | Op::Readlink { .. } => {
+            outcome.result
+        }
+        _ => 0,
+    };
+    let (bytes_in, bytes_out) = (spent.bytes_in + operands + body, spent.bytes_out + replies);
+    Done { outcome, bytes_in, bytes_out, recorded: false, copied, pending: None }
+}
+
+/// Payload that a read_modify_write takes from the pool into its field.
+fn modify_bytes(op: &Op) -> u64 {
+    match op {
+        Op::ReadModifyWrite { modify: Modify::Patch(r) | Modify::Xor(r), .. } => u64::from(r.len),
+        Op::ReadModifyWrite { modify: Modify::CompareSwap { expect, new }, .. } => u64::from(expect.len + new.len),
+        _ => 0,
     }
 }

@@ -9,7 +9,7 @@ use weldfs_fpga::error::CardError;
 use weldfs_fpga::manifest::Region;
 use weldfs_locks::Mutex;
 
-use super::core::DeviceConfig;
+use super::config::DeviceConfig;
 use super::model::{LinkModel, MediaModel};
 use super::tune::Refused;
 use weldfs_session::profile::Profile;

@@ -3,13 +3,17 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 
-use weldfs_ciscops::InodeNo;
+use weldfs_ciscops::{At, InodeNo, Op};
+use weldfs_fs::strides::Strides;
+use weldfs_fs::{HandleTable, Hold, InodeSet};
 use weldfs_scheduler::{Mode, Token};
+use weldfs_session::sets::{Members, Tickets, members};
+use weldfs_store::error::{FsError, FsResult};
 
 use super::aside::Standing;
-use super::dataplane::OpCx;
 use super::leases::{Before, Mark};
-use weldfs_session::sets::{Tickets, members};
+use super::opcx::OpCx;
+use super::session::SessionState;
 
 impl OpCx<'_> {
     /// Holds one inode for a session-level command.
@@ -64,4 +68,34 @@ pub(super) async fn let_pass(cx: &OpCx<'_>, behind: bool, first: Option<Mark>) {
     if behind {
         cx.queue.aside.turn(cx.position).await;
     }
+}
+
+pub(super) async fn resolve(cx: &OpCx<'_>, insist: &[InodeNo]) -> FsResult<InodeSet> {
+    let mut strides = Strides::default();
+    loop {
+        match weldfs_fs::resolve_set(&cx.core.store, &cx.cmd, &cx.paths, cx.session(), insist, &mut strides) {
+            Err(FsError::Miss(m)) => cx.core.io.fetch(m, cx.queue.tenant.id).await?,
+            Err(FsError::Turn) => {
+                cx.boundary().await;
+                cx.still()?;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// The set as tickets. Whoever moves a description's offset holds its inode alone, so that offsets move one by one.
+pub(super) fn wanted(op: &Op, session: &SessionState, set: &InodeSet) -> Members {
+    let mut out = members(
+        set.entries()
+            .iter()
+            .map(|(ino, hold)| (ino.0, if *hold == Hold::Exclusive { Mode::Exclusive } else { Mode::Shared })),
+    );
+    if let Op::Read { h, at: At::Current, .. } | Op::Seek { h, .. } = *op
+        && let Ok(file) = session.handle(h)
+    {
+        let own = std::iter::once((file.ino.0, Mode::Exclusive));
+        out = members(out.into_iter().chain(own));
+    }
+    out
 }

@@ -36,7 +36,7 @@ use weldfs_locks::Mutex;
 use weldfs_scheduler::{Mode, Seq};
 
 use super::core::Core;
-use super::dataplane::OpCx;
+use super::opcx::OpCx;
 use super::session::QueueState;
 use weldfs_fs::{FILE_BYTES_MAX, Finished, HandleTable, OpenedInfo, SessionView, perm};
 use weldfs_session::clock::now_ns;

@@ -16,15 +16,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use weldfs_ciscops::{Errno, Kept, Kernel, Quiet};
-use weldfs_locks::Mutex;
-
-use super::dataplane::{OpCx, resolve};
-use super::held::head;
-use super::placed::is_placed;
-use crate::limits::LOST_MAX;
 use weldfs_fs::{Computing, Fetching, InodeSet, Slicer};
+use weldfs_locks::Mutex;
 use weldfs_session::sets::{ClosedGate, Tickets};
 use weldfs_store::error::{FsError, FsResult};
+
+use super::held::{head, resolve};
+use super::opcx::OpCx;
+use super::placed::is_placed;
+use crate::limits::LOST_MAX;
 
 /// Whether a command may lend what it holds: a program that computes or moves much, or that computes in a slot.
 pub(super) fn may_lend(cx: &OpCx<'_>) -> bool {

@@ -1,20 +1,20 @@
 //! The device: threads, queue pairs, sessions, and the way of a command through them.
 //!
-//! * `device` (this file) starts and ends it; `core` is what its parts share; `limits` bounds everything.
-//! * `thread` is the run loop of a device thread: poll rings, run slots, post completions, sleep in one call. `slots`
-//!   holds the op futures and their wakers. `dataplane` is the op future itself, `done` what it ends with, `batch` one
-//!   that runs several commands, `session_ops` those without a transaction, `staged` those of several commands; `sets`
-//!   the tickets held on inodes, `held` how a command comes to hold them, `aside` the order of those that gave theirs
-//!   up, `leases` what was published before, by clients that do not wait, `watches` what clients may answer by
-//!   themselves, `tries` what one try finds out for the next, `lent` how a program lends them while it computes. `virt`
-//!   is about files that stream through a kernel.
-//! * `tenants` says who is charged and what each may hold; `memory` who may use how much of the device's memory.
-//!   `session` is an attached client, `rings` its queue pairs; `ofd` its handles, open file descriptions and
-//!   placeholders; `locks` locks.
+//! * This file starts and ends it; `config` says how, `core` is what its parts share, `limits` bounds everything.
+//! * `thread` is the run loop of a device thread: poll rings, run slots, post completions, sleep in one call; `rtc`
+//!   runs what waits for nothing where it is found. `slots` holds the op futures and their wakers, `board` says which
+//!   are to run. `dataplane` is the op future itself, `opcx` what it has at hand, `done` what it ends with and what it
+//!   moved; `batch` one that runs several commands, `session_ops` those without a transaction, `staged` those of
+//!   several commands. `held` is how a command comes to hold inodes, `aside` the order of those that gave theirs up,
+//!   `leases` what was published before, by clients that do not wait, `watches` what clients may answer by themselves,
+//!   `tries` what one try finds out for the next, `lent` how a program lends inodes while it computes. `virt` is about
+//!   files that stream through a kernel.
+//! * `session` is an attached client (what it has apart from a medium is of `weldfs-session`), `open` what its
+//!   descriptions hold open; `memory` who may use how much of the device's memory.
 //! * `card` is the FPGA slots beside the cores, `placed` how commands compute in them.
 //! * `room` is how a command waits for space; `maintenance` does what belongs to no command; `io` reads what is cold.
-//!   `profile` says what hardware is emulated, `model` when things would happen there, `emulated` holds both.
-//! * `counters`, `latency` and `stats` say what happened, `trace` says when; `clock` measures it.
+//!   `model` says when things would happen on the hardware that a profile describes, `emulated` holds both.
+//! * `stats` and `trace` say what happened, and when.
 //!
 //! Nothing a client writes is believed: entries are copied out once and decoded, indices are checked against private
 //! ones, the queue a command arrives on says whose it is. Nothing on a device thread blocks.
@@ -24,6 +24,7 @@ mod batch;
 mod board;
 mod card;
 mod checksum;
+mod config;
 mod core;
 mod dataplane;
 mod departed;
@@ -42,6 +43,7 @@ mod maintenance;
 mod memory;
 mod model;
 mod near;
+mod opcx;
 mod open;
 mod pace;
 mod placed;
@@ -79,7 +81,7 @@ use weldfs_session::clock;
 use weldfs_session::tenants::{Tenant, TenantToken};
 use weldfs_store::Store;
 
-pub use self::core::DeviceConfig;
+pub use config::DeviceConfig;
 pub use model::{MediaModel, on_modelled};
 pub use runq::CostModel;
 pub use seat::Seated;

@@ -1,6 +1,6 @@
 //! Every bound of the device's cores, with its unit; with those of sessions.
 
-pub use weldfs_session::limits::*;
+pub(crate) use weldfs_session::limits::*;
 
 /// Rings that a core looks at between two slices.
 pub(crate) const SWEEP_LOOKS_MAX: usize = 256;
@@ -57,3 +57,5 @@ pub(crate) const PLANS_LOOK_NS: u64 = 100_000;
 pub(crate) const PLANS_LOOK_DOUBLINGS: u32 = 4;
 /// For so long it looks, before it asks for checkpoints as others do who lack room, nanoseconds.
 pub(crate) const PLANS_WAIT_NS_MAX: u64 = 10_000_000_000;
+/// Open file descriptions of one device that live in placeholders only or in handles.
+pub(crate) const OPEN_FILES_MAX: usize = 1 << 20;

@@ -4,7 +4,7 @@
 //! not to be had; it gives it back when it ends. The books are the scheduler's `Broker`; here are its lock, the
 //! commands that wait for it, and the caches, which give way: whatever commands hold, caches do not. The budget is
 //! what `--memory` leaves beside the changes that no checkpoint has written yet, which have a bound of their own
-//! (`store::fill`).
+//! (`Store::fill`).
 
 use std::collections::HashMap;
 use std::future::poll_fn;

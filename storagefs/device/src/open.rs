@@ -2,11 +2,15 @@
 
 use std::sync::{Arc, OnceLock};
 
-use weldfs_ciscops::InodeNo;
+use weldfs_ciscops::{Errno, InodeNo, OpenFlags};
+use weldfs_fs::{Finished, OpenedInfo};
 use weldfs_session::ofd;
 use weldfs_store::Store;
+use weldfs_store::error::FsResult;
 
+use super::core::Core;
 use super::limits::OPEN_FILES_MAX;
+use super::session::SessionState;
 use super::virt::{Counted, Virtual, Virtuals};
 
 /// Open file descriptions of a store.
@@ -62,6 +66,33 @@ pub(super) fn files_of(store: &Store) -> Arc<OpenFiles> {
     let owners = Arc::downgrade(&files);
     store.pins().look_with(Box::new(move |owner| owners.upgrade().is_some_and(|files| files.let_go(owner))));
     files
+}
+
+/// The description of what a command opened. Before the commit, so that a nameless file is held open from its first
+/// moment.
+pub(super) fn described(
+    core: &Core,
+    session: &SessionState,
+    f: &Finished<'_>,
+) -> FsResult<Option<(OpenedInfo, Arc<Description>)>> {
+    let Some(o) = f.opened else { return Ok(None) };
+    if o.placeholder != 0 && !session.handles.has_placeholder(o.placeholder) {
+        return Err(Errno::INVAL.into());
+    }
+    let held = OpenInode::new(&core.store, o.ino);
+    Ok(Some((o, core.files.describe(o.ino, kept_flags(o.flags), held)?)))
+}
+
+/// From now on a handle, and a placeholder, stand for the description.
+pub(super) fn installed(core: &Core, session: &SessionState, o: &OpenedInfo, description: Arc<Description>) {
+    if let Some(p) = session.handles.take_placeholder(o.placeholder) {
+        core.files.bind(p, &description);
+    }
+    session.handles.fill(o.handle, description);
+}
+
+fn kept_flags(flags: OpenFlags) -> OpenFlags {
+    flags.difference(OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TRUNC | OpenFlags::NOFOLLOW)
 }
 
 #[cfg(test)]

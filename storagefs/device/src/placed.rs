@@ -26,8 +26,9 @@ use weldfs_fpga::quick::Packet;
 use weldfs_fpga::status::Usage;
 use weldfs_scheduler::{Cost, Mode};
 
-use super::dataplane::{Done, OpCx, durable, failed};
+use super::done::Done;
 use super::lost;
+use super::opcx::{OpCx, durable, failed};
 pub use weldfs_fs::{FileRef, Hold, InodeSet, ROOT, Txn};
 use weldfs_session::clock::now_ns;
 use weldfs_store::scratch;

@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use weldfs_ciscops::Errno;
-
-use super::dataplane::OpCx;
-use crate::limits::{PLANS_LOOK_DOUBLINGS, PLANS_LOOK_NS, PLANS_WAIT_NS_MAX, ROOM_RETRIES_MAX};
 use weldfs_session::clock::now_ns;
 use weldfs_store::error::{FsResult, Wait};
+
+use super::opcx::{OpCx, durable};
+use super::pace::FULL;
+use crate::limits::{PLANS_LOOK_DOUBLINGS, PLANS_LOOK_NS, PLANS_WAIT_NS_MAX, ROOM_RETRIES_MAX};
 
 /// How often, and for how long, one command has waited for room.
 #[derive(Default)]
@@ -63,4 +64,18 @@ pub(super) async fn pause(cx: &OpCx<'_>, until: u64) {
         Poll::Pending
     })
     .await;
+}
+
+/// Holds a changing command back while the log or the overlay fill faster than they are emptied, or too much is
+/// unflushed: so that no writer outruns the medium for ever.
+pub(super) async fn wait_for_turn(cx: &OpCx<'_>, log_bytes: u64) -> FsResult<()> {
+    let core = cx.core;
+    if let Some(at) = core.pace.start_at(cx.session().id, log_bytes, || core.store.fill(FULL), now_ns) {
+        cx.queue.counters.pace_waits.add(1);
+        pause(cx, at).await;
+    }
+    if let Some(lsn) = core.store.journal().must_wait() {
+        durable(cx, lsn).await?;
+    }
+    Ok(())
 }

@@ -3,7 +3,7 @@
 //! would have to wait (for an inode, a cold page, room, its turn), it is given up, nothing has happened, and it takes
 //! the way of commands that wait (`dataplane`), from its beginning.
 //!
-//! * this file: which commands, and those that only look (`fs::optimistic` says why they need no tickets);
+//! * this file: which commands, and those that only look (`weldfs_fs::optimistic` says why they need no tickets);
 //! * `change`: those over a transaction; `program`: which programs are among these; `session`: those that the session
 //!   answers;
 //! * `merged`: several that become one record.
@@ -18,7 +18,7 @@ mod tests;
 use weldfs_ciscops::{Command, Handle, InodeNo, Op, Opcode, Paths, PoolRange};
 
 use super::core::Core;
-use super::dataplane::{Done, count};
+use super::done::{Done, count};
 use super::placed::is_placed;
 use super::session::QueueState;
 use weldfs_fs::optimistic::{Optimistic, only_looks};

@@ -6,21 +6,21 @@ use std::sync::{Arc, Weak};
 use weldfs_ciscops::limits::{HANDLES_MAX, PLACEHOLDERS_MAX};
 use weldfs_ciscops::program::Recent;
 use weldfs_ciscops::{Errno, Handle, OpenFlags, SessionLimits, SharedRegion};
+use weldfs_fs::keys::Keys;
+use weldfs_fs::{Cred, Fetching, HandleTable, OpenFile, SessionView, Staged, StagedTable};
+use weldfs_functions::cipher::Key;
 use weldfs_locks::{Mutex, MutexGuard};
+use weldfs_session::clock::cpu_ns;
+use weldfs_session::counters::{QueueCounters, Totals};
+use weldfs_session::pair::Pair;
+use weldfs_session::tenants::{Load, Tenant};
+use weldfs_store::error::Miss;
 
 use super::aside::Aside;
 use super::core::{Core, Message};
 use crate::open::{Handles, OpenInode};
-use weldfs_fs::keys::Keys;
-use weldfs_functions::cipher::Key;
-use weldfs_session::clock::cpu_ns;
-use weldfs_session::counters::{QueueCounters, Totals};
-use weldfs_session::pair::Pair;
-pub use weldfs_session::rings::{Claimed, Fresh, Pools, QueueParts, Ring, Rings};
-use weldfs_session::tenants::{Load, Tenant};
-use weldfs_store::error::Miss;
 
-use weldfs_fs::{Cred, Fetching, HandleTable, OpenFile, SessionView, Staged, StagedTable};
+pub use weldfs_session::rings::{Claimed, Fresh, Pools, QueueParts, Ring, Rings};
 
 /// A session, as the device threads see it. Thread-safe.
 pub struct SessionState {

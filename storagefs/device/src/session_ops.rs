@@ -7,8 +7,9 @@ use weldfs_scheduler::Mode;
 use zerocopy::IntoBytes;
 
 use super::core::Core;
-use super::dataplane::{Done, OpCx, answer, durable, failed};
+use super::done::Done;
 use super::leases::Before;
+use super::opcx::{OpCx, answer, durable, failed};
 use super::session::{QueueState, SessionState};
 use weldfs_fs::{HandleTable, SessionView, perm};
 use weldfs_session::locks::{Held, Owner, Space, Span};

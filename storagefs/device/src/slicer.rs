@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use weldfs_ciscops::Kernel;
 
-use super::dataplane::OpCx;
+use super::opcx::OpCx;
 use super::{departed, placed};
 use weldfs_fs::{Computing, Slicer};
 use weldfs_session::clock::now_ns;

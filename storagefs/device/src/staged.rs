@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use weldfs_ciscops::{Access, At, Errno, Handle, Op, OpenFlags};
-
-use super::dataplane::{Done, OpCx, answer, failed, file_system};
-use super::session::SessionState;
 use weldfs_fs::{FileRef, StagedWrite};
+
+use super::dataplane::file_system;
+use super::done::Done;
+use super::opcx::{OpCx, answer, failed};
+use super::session::SessionState;
 
 /// Bytes charged for a write beside its own: the private blocks of its edges when it commits.
 const EDGES: u64 = 8 << 10;

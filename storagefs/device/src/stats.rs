@@ -8,12 +8,13 @@ use weldfs_ciscops::attach::detail;
 use weldfs_scheduler::{PolicyState, TenantState};
 use weldfs_session::clock::now_ns;
 use weldfs_session::counters::Totals;
-pub use weldfs_session::stats::*;
 use weldfs_session::tenants::{Tenant, TenantUsage};
 
 use super::core::{Core, ThreadState};
 use super::session::SessionState;
 use super::trace::{Recording, TraceFacts};
+
+pub use weldfs_session::stats::*;
 
 /// Inode queues in one report, at most: those with the most tickets.
 const INODE_QUEUES_MAX: usize = 1024;

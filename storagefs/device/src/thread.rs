@@ -36,12 +36,15 @@ use weldfs_scheduler::{Cost, TenantId};
 use weldfs_waiting::{Crowd, Spinning, crowd};
 
 use super::core::{Core, Message, ThreadState};
-use super::dataplane::{self, Done, OpCx};
+use super::dataplane;
 use super::departed;
+use super::done::Done;
 use super::due::{Delayed, Due};
 use super::mail::Mail;
 use super::model::{Took, collect, collected};
 use super::near::near;
+use super::opcx;
+use super::opcx::OpCx;
 use super::rtc;
 use super::runq::CostModel;
 use super::session::QueueState;

@@ -4,7 +4,7 @@
 use weldfs_ciscops::InodeNo;
 use weldfs_ciscops::limits::INODE_SET_MAX;
 
-use super::dataplane::OpCx;
+use super::opcx::OpCx;
 use crate::limits::SET_RETRIES_MAX;
 use weldfs_fs::{Hold, InodeSet, Insisted, SessionView};
 use weldfs_store::error::FsResult;

@@ -21,7 +21,8 @@ use weldfs_ciscops::{Errno, Handle, Op, OpenFlags, PoolRange, VirtSpec, Whence};
 use weldfs_locks::Mutex;
 use weldfs_scheduler::Mode;
 
-use super::dataplane::{Done, OpCx, answer, failed};
+use super::done::Done;
+use super::opcx::{OpCx, answer, failed};
 use super::session_ops;
 use crate::open::{Description, OpenInode};
 use weldfs_session::sets::Tickets;

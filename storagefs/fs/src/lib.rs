@@ -17,7 +17,7 @@
 //! * `recovery` mounts, and finishes what a crash interrupted. `card` is FPGA slots with the kernels of this project.
 //! * `driver` runs commands one at a time without a device: tests, fsck's usability check, tools.
 //!
-//! Nothing here blocks, keeps state between commands, or touches the log.
+//! But for `recovery`, nothing here blocks, keeps state between commands, or touches the log.
 
 pub mod adopt;
 pub mod attr;
@@ -91,7 +91,7 @@ pub struct OpenFile {
     pub offset: u64,
 }
 
-/// A session's handles. `Handle::ROOT` is answered by this module and never asked for.
+/// A session's handles. `Handle::ROOT` is answered by this crate and never asked for.
 pub trait HandleTable {
     /// The open file description behind a handle; EBADF when there is none.
     fn handle(&self, h: Handle) -> Result<OpenFile, Errno>;

@@ -3,10 +3,11 @@
 //! media that a processor writes to directly, where nothing has to be waited for. On others the former, of so few bytes
 //! that they go into the record.
 //!
-//! What they do is what their micro-ops do over a [`super::Txn`], to the byte (`tests/device/two_ways.rs` holds the one
-//! to the other); but a command of one file that changes its content once needs nothing of what makes a transaction:
-//! no staged view that later micro-ops read, no names, no steps. What is not so plain, and whatever goes wrong, gives
-//! `None`: nothing was done, and the command runs over a transaction.
+//! What they do is what their micro-ops do over a [`super::Txn`], to the byte
+//! (`storagefs/device/tests/device/two_ways.rs` holds the one to the other); but a command of one file that changes its
+//! content once needs nothing of what makes a transaction: no staged view that later micro-ops read, no names, no
+//! steps. What is not so plain, and whatever goes wrong, gives `None`: nothing was done, and the command runs over a
+//! transaction.
 
 mod create;
 mod merged;

@@ -1,5 +1,6 @@
 //! Virtual files, as far as they are files: an inode with a flag, and its spec in an attribute that clients neither see
-//! nor set. What streams through a kernel when one is read or written is the device's business (`device::virt`).
+//! nor set. What streams through a kernel when one is read or written is the device's business (`virt` of
+//! weldfs-device).
 
 use super::inode_set::Hold;
 use super::perm::{self, IFREG, R};

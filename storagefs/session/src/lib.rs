@@ -1,9 +1,9 @@
 //! What every device needs to have clients, whatever their files lie on: `weldfs-device` has them on a medium,
 //! `weldfs-hostdir` in a directory of the host.
 //!
-//! * A client: `rings` its queue pairs, `pair` the device's ends of one, `arrivals` which rings to look at; `ofd` its
-//!   handles, open file descriptions and placeholders, `locks` advisory locks; `departures` and `leavings` its end,
-//!   `departed` what is still done for one that is gone.
+//! * A client: `rings` its queue pairs, `pair` the device's ends of one, `arrivals` when its entries were first seen;
+//!   `ofd` its handles, open file descriptions and placeholders, `locks` advisory locks; `departures` and `leavings`
+//!   its end, `departed` what is still done for one that is gone.
 //! * Commands: `sets` the tickets held on inodes; `inbox` what is left for a thread that polls rings.
 //! * `tenants` says who is charged and what each may hold; `processors` which processors its threads may have.
 //! * `counters`, `latency` and `stats` say what happened, `clock` measures it; `profile` says what hardware is

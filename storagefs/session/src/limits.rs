@@ -47,8 +47,6 @@ pub(crate) const LOCKS_MIN: usize = 1024;
 pub const PLACEHOLDERS_MAX: usize = 1 << 18;
 /// Placeholders that a session may hold without having opened anything on them.
 pub(crate) const PLACEHOLDERS_UNBOUND_MAX: usize = 256;
-/// Open file descriptions of one device that live in placeholders only or in handles.
-pub const OPEN_FILES_MAX: usize = 1 << 20;
 /// Milliseconds between looks at whether placeholders are still held by a process.
 pub const LIVENESS_POLL_MS: u64 = 1000;
 /// Bytes of shared memory of one session, and of transactions that it collects.

@@ -11,8 +11,11 @@ use weldfs_ciscops::{Command, Durability, Errno, Op, OpenFlags, Outcome, Paths, 
 use weldfs_journal::{Lsn, RecordHead};
 
 use super::super::core::Core;
-use super::super::dataplane::{Done, count, described, filled, installed, volatile, wanted};
+use super::super::done::{Done, count};
+use super::super::held::wanted;
 use super::super::leases::kept;
+use super::super::opcx::{filled, volatile};
+use super::super::open::{described, installed};
 use super::super::session::QueueState;
 use super::super::wishes::{Asked, changes_names, leaves_garbage, wants_durable};
 use weldfs_fs::straight::{self, Changed};

@@ -1,11 +1,11 @@
-//! Commands of one ring, one after the other, that change one file and become one record (`fs::straight`): one plan,
-//! one commit, and on media that are written to directly one flush for all of them.
+//! Commands of one ring, one after the other, that change one file and become one record (`weldfs_fs::straight`): one
+//! plan, one commit, and on media that are written to directly one flush for all of them.
 
 use smallvec::SmallVec;
 use weldfs_ciscops::{Command, Paths};
 
 use super::super::core::Core;
-use super::super::dataplane::{Done, count};
+use super::super::done::{Done, count};
 use super::super::session::QueueState;
 use super::change::{at_leisure, conclude, durably};
 use super::may_complete;

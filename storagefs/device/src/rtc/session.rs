@@ -5,7 +5,8 @@ use weldfs_journal::canary::{Canary, planted};
 use weldfs_scheduler::Mode;
 
 use super::super::core::Core;
-use super::super::dataplane::{Done, answer};
+use super::super::done::Done;
+use super::super::opcx::answer;
 use super::super::session::QueueState;
 use super::super::session_ops::{close_held, lock_held};
 use super::change::durable_now;

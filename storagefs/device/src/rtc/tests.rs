@@ -12,7 +12,7 @@ use weldfs_journal::{ManualClock, Medium, SeededRandom};
 use weldfs_scheduler::{Mode, Token};
 
 use super::*;
-use crate::core::DeviceConfig;
+use crate::DeviceConfig;
 use weldfs_fs::{Cred, HandleTable, ROOT};
 use weldfs_media::RamMedium;
 use weldfs_session::sets::members;

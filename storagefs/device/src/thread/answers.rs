@@ -164,7 +164,7 @@ where
     fn at_once(&self, queue: &QueueState, cmd: &Command) -> Option<Done> {
         catch_unwind(AssertUnwindSafe(|| rtc::run(self.core, queue, cmd))).unwrap_or_else(|_| {
             self.core.poison();
-            Some(dataplane::failed(Errno::IO))
+            Some(opcx::failed(Errno::IO))
         })
     }
 

@@ -325,7 +325,7 @@ where
         };
         cmd.posted &= fresh.posted || matches!(cmd.op, Op::Open { .. });
         if !fresh.admitted && !departed::begins(self.core, &queue.session, &cmd.op, cmd.is_posted()) {
-            return self.over_at_once(notes, dataplane::failed(Errno::INTR));
+            return self.over_at_once(notes, opcx::failed(Errno::INTR));
         }
         if planted(Canary::SqeReadTwice) {
             self.look_twice(queue, &queue.pair.ends());
@@ -341,12 +341,12 @@ where
         };
         let Some(slot) = self.slots.take(&mut self.at_hand) else {
             // Never: there was one at hand when the command was taken.
-            return self.over_at_once(notes, dataplane::failed(Errno::NOMEM));
+            return self.over_at_once(notes, opcx::failed(Errno::NOMEM));
         };
         let board = &self.core.board;
         let generation = board.fill(slot, queue.tenant.id, primary(queue, raw, free));
         queue.pair.admit(slot, generation, cmd.is_posted());
-        let (place, taken) = (dataplane::Place::Alone, Default::default());
+        let (place, taken) = (opcx::Place::Alone, Default::default());
         let (core, position) = (self.core, queue.aside.position());
         let state = board.slot(slot);
         let op = OpCx { core, slot: state, at: slot, queue: queue.clone(), cmd, paths, place, position, taken };
@@ -379,7 +379,7 @@ where
             self.core.board.queue(slot);
             return false;
         }
-        self.over_at_once(notes, dataplane::failed(errno))
+        self.over_at_once(notes, opcx::failed(errno))
     }
 
     /// A command that never had a slot.

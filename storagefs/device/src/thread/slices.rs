@@ -58,7 +58,7 @@ where
         }
         state.begin.store(begin, Ordering::Relaxed);
         let polled = match work.notes.as_ref().and_then(|notes| notes.refused) {
-            Some(errno) => Ok(Poll::Ready(dataplane::failed(errno))),
+            Some(errno) => Ok(Poll::Ready(opcx::failed(errno))),
             None => catch_unwind(AssertUnwindSafe(|| self.slots.poll(at, &mut work))),
         };
         let spent = self.meter.slice(begin, now_ns());
@@ -76,7 +76,7 @@ where
                 if catch_unwind(AssertUnwindSafe(|| self.slots.replace(&mut work))).is_err() {
                     tracing::error!("a slot is lost");
                 }
-                Some(dataplane::failed(Errno::IO))
+                Some(opcx::failed(Errno::IO))
             }
         };
         let Some(notes) = work.notes.as_mut() else { return };

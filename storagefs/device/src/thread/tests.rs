@@ -6,7 +6,7 @@ use weldfs_journal::{ManualClock, Medium, SeededRandom};
 use weldfs_scheduler::{Mode, Token};
 
 use super::*;
-use crate::core::DeviceConfig;
+use crate::DeviceConfig;
 use crate::open::OpenInode;
 pub use crate::session::{QueueParts, SessionState};
 use weldfs_fs::Cred;

@@ -8,7 +8,7 @@ use weldfs_locks::Mutex;
 use weldfs_scheduler::Mode;
 
 use super::super::core::Core;
-use super::super::dataplane::OpCx;
+use super::super::opcx::OpCx;
 use super::stream::Stream;
 use super::{Part, Virtual};
 use crate::open::{Description, OpenInode};

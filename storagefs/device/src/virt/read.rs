@@ -5,7 +5,8 @@ use std::sync::Arc;
 use weldfs_ciscops::{Access, At, Errno, Outcome, PoolRange, Sink, Target};
 use weldfs_scheduler::Mode;
 
-use super::super::dataplane::{Done, OpCx, failed};
+use super::super::done::Done;
+use super::super::opcx::{OpCx, failed};
 use super::stream::{Event, PIECE_BYTES, Stream};
 use super::{Part, Virtual};
 use crate::open::Description;

@@ -16,8 +16,8 @@ use weldfs_fpga::session::{Pulled, Session};
 use weldfs_fpga::status::Usage;
 use weldfs_scheduler::Cost;
 
-use super::super::dataplane::OpCx;
 use super::super::lost;
+use super::super::opcx::OpCx;
 use weldfs_fs::SLICE_BYTES;
 use weldfs_session::clock::now_ns;
 use weldfs_session::tenants::{Resource, Tenant};

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
 use weldfs_ciscops::{Access, At, Command, Direction, Durability, Errno, Op, OpenFlags, Outcome, Paths, PoolRange};
 
-use super::super::dataplane::{Done, OpCx, durable, failed, perform};
+use super::super::dataplane::perform;
+use super::super::done::Done;
+use super::super::opcx::{OpCx, durable, failed};
 use super::super::staged;
 use super::stream::{Event, PIECE_BYTES, Stream};
 use super::{Part, Virtual};

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 mod flushes;
-#[path = "../support/log_rig.rs"]
+#[path = "../../../media/tests/support/log_rig.rs"]
 mod log_rig;
 mod merging;
 #[path = "../support/posting.rs"]

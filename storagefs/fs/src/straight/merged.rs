@@ -1,6 +1,7 @@
 //! Several commands in a row that change one file, as one record: writes that go on where one before ended, writes to
 //! other blocks of the file, and changes of its attributes. What the file comes to is what it would come to with a
-//! record for each (`tests/device/merging.rs` holds the one to the other), and each command has its own answer.
+//! record for each (`storagefs/device/tests/device/merging.rs` holds the one to the other), and each command has its
+//! own answer.
 //!
 //! A write over blocks that one before has written is where a record ends: it would have to read what is not there yet.
 

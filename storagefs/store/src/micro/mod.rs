@@ -3,8 +3,8 @@
 //! What lives here: the payloads of the three records. The begin record holds all that recovery needs to run the rest
 //! of the command without its client; a commit holds the registers after its micro-op and what that changed; the end
 //! record says how it came out. `open` keeps the set of transactions between begin and end; `weldfs-fs` ends those that
-//! a crash left open. What flows through: `fs` makes the payloads, `store` appends and applies them, `mount` reads them
-//! back.
+//! a crash left open. What flows through: `weldfs-fs` makes the payloads, `store` appends and applies them, `mount`
+//! reads them back.
 //!
 //! Specification of the bytes: docs/MEDIA-FORMAT.md, "Transactions of several records".
 

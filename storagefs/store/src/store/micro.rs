@@ -154,6 +154,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::commit_micro`].
+    #[doc(hidden)]
     pub fn step_micro(&self, plan: &mut Plan<'_>, txn: &mut MicroTxn) -> FsResult<()> {
         if !txn.has_begun() {
             return self.begin_micro(plan, txn);

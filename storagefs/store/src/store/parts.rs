@@ -47,46 +47,55 @@ impl Store {
 /// What tests of the crates above look at, and turn to have a case that is rare; nothing else does.
 impl Store {
     /// What changed since the last checkpoint, and the tree below.
+    #[doc(hidden)]
     pub fn overlay(&self) -> &Overlay {
         &self.overlay
     }
 
     /// Which blocks are taken.
+    #[doc(hidden)]
     pub fn alloc(&self) -> &Alloc {
         &self.alloc
     }
 
     /// What is promised to commands that run.
+    #[doc(hidden)]
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
     /// Files without a name whose space is to be given back.
+    #[doc(hidden)]
     pub fn reclaim(&self) -> &Pending {
         &self.reclaim
     }
 
     /// Records that began to be applied.
+    #[doc(hidden)]
     pub fn applying(&self) -> &AtomicU64 {
         &self.applying
     }
 
     /// Records that were applied.
+    #[doc(hidden)]
     pub fn applied(&self) -> &AtomicU64 {
         &self.applied
     }
 
     /// Whether the inode is open.
+    #[doc(hidden)]
     pub fn is_open(&self, ino: InodeNo) -> bool {
         self.opens.lock().contains_key(&ino.0)
     }
 
     /// Bytes that the page cache may use now.
+    #[doc(hidden)]
     pub fn page_cache_limit(&self) -> u64 {
         self.overlay.base(0).pages.stats().limit * crate::limits::PAGE as u64
     }
 
     /// The state of checkpoints.
+    #[doc(hidden)]
     pub fn writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock()
     }

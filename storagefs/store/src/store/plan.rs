@@ -444,7 +444,8 @@ impl Store {
     }
 
     fn apply_along(&self, walk: Walk<'_>, lsn: u64, effects: Effects, tally: &mut Tally) -> FsResult<()> {
-        // Before a watch is looked for, in the one order of what is sequentially consistent: see `device::watches`.
+        // Before a watch is looked for, in the one order of what is sequentially consistent: see `watches` of
+        // weldfs-device.
         self.applying.fetch_add(1, SeqCst);
         if let Some(changes) = self.changes.get() {
             changes.change(&effects);

@@ -156,6 +156,7 @@ impl Pages {
     }
 
     /// Forgets every page, as if others had needed the room; for tests of what is cold.
+    #[doc(hidden)]
     pub fn forget(&self) {
         self.shared.shards.iter().for_each(|s| s.lock().shrink(0, &self.shared.shares));
     }

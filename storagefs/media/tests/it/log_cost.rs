@@ -1,5 +1,5 @@
 //! What the hot path of the log costs. Measured by hand on an idle machine:
-//! `cargo test --release -p weldfs-device --test it log_cost -- --ignored --nocapture`. Bursts: within one log.
+//! `cargo test --release -p weldfs-media --test it log_cost -- --ignored --nocapture`. Bursts: within one log.
 
 use std::sync::Arc;
 use std::time::Instant;
