@@ -4,8 +4,10 @@
 //! runs the interpreter over the `Txn` (which re-resolves every name under the set, checks permissions, and *stages*),
 //! and gets from [`Txn::finish`] a plan of effects that the store commits as one record.
 //!
-//! * `perm` bits and ownership; `resolve` path walk; `inode_set` which inodes a command must hold; `need` how much
-//!   space. `txn` the transaction, `target` its face to the interpreter; `stage` content staged but not committed.
+//! * `perm` bits and ownership; `resolve` path walk; `inode_set` the inodes that a command holds, `lockset` which those
+//!   are; `need` how much space, `bounds` what that is reckoned with. `txn` the transaction, `target` its face to the
+//!   interpreter; `stage` content that is staged, `staging` how it comes to be; `steps` and `micro`: commits step by
+//!   step.
 //! * `namespace` names; `attr` attributes; `xattr` extended attributes; `data` bytes; `falloc` space and holes; `virt`
 //!   virtual files, as files.
 //! * `program` what a fused program holds and reserves; `staged_names` names that one command changes several of.
@@ -21,6 +23,7 @@
 
 pub mod adopt;
 pub mod attr;
+mod bounds;
 pub mod card;
 mod committed;
 pub mod data;
@@ -32,6 +35,7 @@ pub mod inode_set;
 pub mod keys;
 #[cfg(test)]
 mod lives;
+mod lockset;
 mod look;
 mod micro;
 pub mod namespace;
@@ -44,6 +48,8 @@ pub mod resolve;
 pub mod stage;
 pub mod staged;
 mod staged_names;
+mod staging;
+mod steps;
 pub mod straight;
 pub mod strides;
 pub mod target;
@@ -59,8 +65,9 @@ use weldfs_ciscops::{Errno, Handle, InodeNo, Kernel, OpenFlags, Quiet};
 use weldfs_functions::cipher::Key;
 use weldfs_store::error::{FsResult, Miss};
 
+pub use inode_set::Insisted;
 pub use inode_set::{Hold, InodeSet};
-pub use inode_set::{Insisted, resolve_set};
+pub use lockset::resolve_set;
 pub use look::{Way, attributes, content, way};
 pub use need::plan_need;
 pub use need::{payload_bytes, scratch_bytes};

@@ -5,10 +5,11 @@
 //! of it is a patch. When the command is over, its groups become a begin record, commits and an end record, or, when
 //! there is just one, an ordinary record: nothing could come between.
 
+use super::steps::Steps;
 use super::txn::{Txn, delta};
 use smallvec::SmallVec;
 use weldfs_ciscops::limits::PROGRAM_WRITE_MAX;
-use weldfs_ciscops::{Command, Hints, InodeNo, OpenFlags, Outcome, Paths, Registers, Sqe, TxnMode};
+use weldfs_ciscops::{Command, Hints, InodeNo, OpenFlags, Outcome, Paths, Registers, TxnMode};
 use weldfs_store::effect::{Effect, Effects};
 use weldfs_store::error::{FsError, FsResult};
 use weldfs_store::micro::{Begin, Commit, Detect, End, GROUPS_MAX, INPUT_EFFECTS_MAX, Input, PLAN_EFFECTS_MAX};
@@ -19,25 +20,6 @@ use weldfs_store::{Group, MicroTxn, Plan, as_one_record};
 /// checksum behind them. More of them take longer to reach the medium than a record does, and recovery has something to
 /// finish.
 const WHOLE_BYTES_MAX: u64 = (64 << 10) + 8;
-
-/// The groups of a command so far, and what its begin record will say.
-pub(super) struct Steps {
-    sqe: Sqe,
-    detect: Option<Detect>,
-    dir: InodeNo,
-    name: SmallVec<[u8; 48]>,
-    flags: OpenFlags,
-    groups: SmallVec<[Group; 2]>,
-    inputs: SmallVec<[Input; 1]>,
-    /// Client's bytes written by the micro-op that runs: file, offset, length.
-    pub written: Option<(InodeNo, u64, u64)>,
-    /// Content effects staged before the content of this micro-op was settled.
-    settled_from: Option<usize>,
-    /// Of a program: its micro-ops. Its groups are effects of any kind, and are planned as a whole.
-    program: Option<u16>,
-    /// Commits as one record whatever its groups: the transaction's records could not hold it.
-    whole: bool,
-}
 
 impl<'a> Txn<'a> {
     /// Commits step by step if the command does. `detect`: whose flagged execution it is. `again`: it was tried as one

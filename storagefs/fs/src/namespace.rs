@@ -5,8 +5,8 @@
 
 use super::inode_set::{Hold, RENAME_LOCK, needs_rename_lock};
 use super::perm::{self, IFDIR, IFLNK, IFREG, R, W};
-use super::resolve::{self, Comp, Found, Last, ROOT};
-use super::strides::{Climb, STRIDE};
+use super::resolve::{self, Comp, Found, Last, ROOT, STRIDE};
+use super::strides::Climb;
 use super::txn::{StagedInode, StagedName, Txn};
 use super::{Cred, FLAG_LINKABLE, LINKS_MAX};
 use smallvec::SmallVec;

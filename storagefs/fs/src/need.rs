@@ -1,6 +1,7 @@
 //! How much log, space and metadata a command may need: reserved before it takes its inode set, for
 //! no command waits for room while holding one.
 
+use super::bounds::{LOG_BASE, LOG_BEGIN, LOG_COMMIT, LOG_OPEN, LOG_PER_BLOCK, held_blocks};
 use super::falloc::{FALLOC_LOG_BYTES, RESERVE_BYTES_MAX};
 use super::inode_set::InodeSet;
 use super::stage::BLOCK_BYTES;
@@ -10,19 +11,8 @@ use weldfs_ciscops::{At, Command, FallocMode, InodeNo, Op, OpenFlags, Paths, Pla
 use weldfs_store::error::{FsError, FsResult};
 use weldfs_store::limits::WINDOW_BLOCKS;
 use weldfs_store::micro::GROUPS_MAX;
-use weldfs_store::{BlockKind, Need, Store};
+use weldfs_store::{Need, Store};
 
-/// Log bytes of the effects of any command, apart from names, payload and block maps.
-pub(super) const LOG_BASE: usize = 1536;
-/// Log bytes per block: the effect that maps it, if it lies alone.
-pub(super) const LOG_PER_BLOCK: usize = 48;
-
-/// Log bytes of a begin record beside content and groups: the command and what it was resolved to.
-pub(super) const LOG_BEGIN: usize = 192;
-/// Log bytes of a commit that creates or truncates, apart from names.
-pub(super) const LOG_OPEN: usize = 1024;
-/// Log bytes of a commit that writes: registers, attributes, an input adopted or a trailer patched.
-pub(super) const LOG_COMMIT: usize = 384;
 /// Log bytes of an end record.
 const LOG_END: usize = 64;
 
@@ -91,19 +81,6 @@ fn place(cmd: &Command, session: &dyn SessionView) -> Option<u64> {
         Op::ReadModifyWrite { offset, .. } => Some(offset),
         _ => None,
     }
-}
-
-/// Counts, among `count` blocks from `blk` on, those that the file holds already.
-pub(super) fn held_blocks(store: &Store, ino: InodeNo, blk: u64, count: u64) -> FsResult<u64> {
-    if count == 1 {
-        return Ok(store.holds(ino, blk)?.into());
-    }
-    let mut held = 0;
-    store.block_map(ino, blk, count, &mut |_, view| {
-        held += u64::from(view.kind != BlockKind::Hole);
-        true
-    })?;
-    Ok(held)
 }
 
 fn write_need(

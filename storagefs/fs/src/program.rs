@@ -5,8 +5,8 @@
 //! set is resolved as things are; a micro-op that is led elsewhere says which inode it lacks, and the program starts
 //! over with that one held too. Each time the set grows, so that ends.
 
+use super::bounds::{LOG_BASE, LOG_BEGIN, LOG_COMMIT, LOG_OPEN, LOG_PER_BLOCK, held_blocks};
 use super::inode_set::{Hold, Resolver};
-use super::need::{LOG_BASE, LOG_BEGIN, LOG_COMMIT, LOG_OPEN, LOG_PER_BLOCK, held_blocks};
 use super::resolve::{self, Last, Walker};
 use super::stage::BLOCK_BYTES;
 use super::{FILE_BYTES_MAX, SessionView};

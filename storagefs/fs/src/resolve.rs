@@ -5,7 +5,6 @@
 //! target outside it is EXDEV, because it names a file of the host, which only the client can open.
 
 use super::perm::{self, X};
-use super::strides::STRIDE;
 use super::{Cred, SessionView};
 use smallvec::SmallVec;
 use std::borrow::Borrow;
@@ -15,6 +14,9 @@ use weldfs_ciscops::{Errno, Handle, InodeNo};
 use weldfs_store::error::{FsError, FsResult};
 use weldfs_store::record::{Dirent, InodeRec};
 
+/// Steps (components, directories on the way up, windows of a file's map) between two chances for others: some ten
+/// microseconds.
+pub(super) const STRIDE: u32 = 32;
 /// The root directory.
 pub const ROOT: InodeNo = InodeNo(1);
 

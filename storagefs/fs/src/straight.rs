@@ -13,7 +13,7 @@ mod create;
 mod merged;
 
 use super::Hold;
-use super::need::{LOG_BASE, LOG_PER_BLOCK, held_blocks};
+use super::bounds::{LOG_BASE, LOG_PER_BLOCK, held_blocks};
 use super::stage::{BLOCK, BLOCK_BYTES, SLICE_BYTES};
 use super::txn::OpCounters;
 use super::{FILE_BYTES_MAX, OpenFile, SessionView, perm};

@@ -16,10 +16,6 @@ use weldfs_store::Store;
 use weldfs_store::error::{FsError, FsResult};
 use weldfs_store::record::Xattr;
 
-/// Steps (components, directories on the way up, windows of a file's map) between two chances for others: some ten
-/// microseconds.
-pub(super) const STRIDE: u32 = 32;
-
 /// Which walk it is: address and length of the path (the command's own copy, which stays where it is), where it starts,
 /// what becomes of a link in the last place.
 pub(super) type WalkKey = ((usize, usize), InodeNo, Last);

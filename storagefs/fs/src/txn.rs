@@ -4,10 +4,10 @@
 //! core which meets a cold page has staged nothing and can simply be called again once the page is there.
 
 use super::inode_set::{Hold, InodeSet, Insisted, RENAME_LOCK, Walked};
-use super::micro::Steps;
 use super::perm;
 use super::resolve::{self, Last, ROOT, Reached, Trail, View, Walker};
 use super::stage::{Filling, StagedFile};
+use super::steps::Steps;
 use super::strides::Strides;
 use super::{OpenFile, SessionView, Slicer};
 use smallvec::SmallVec;

@@ -2,6 +2,7 @@ use super::*;
 use crate::driver::Direct;
 use crate::inode_set::RENAME_LOCK;
 use crate::resolve::ROOT;
+use crate::resolve::STRIDE;
 use crate::{Hold, InodeSet, Txn, resolve_set};
 use std::cell::Cell;
 use std::collections::BTreeSet;
