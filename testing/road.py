@@ -6,7 +6,8 @@ import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-from .build import drill
+from . import follow
+from .build import ROOT, drill
 from .report import Failed
 
 # Kind, commands in flight, where the metadata lies: at most so many instructions, locked instructions, allocations, and
@@ -62,12 +63,14 @@ class Counted:
     """One run: what was executed within the drill."""
 
     def __init__(self, path):
-        self.at, self.calls = Counter(), Counter()
-        obj, callee, after_call = "", "", False
+        self.at, self.calls, self.files = Counter(), Counter(), Counter()
+        obj, source, callee, after_call = "", "", "", False
         with open(path, errors="replace") as out:
             for line in out:
                 if line.startswith("ob="):
                     obj = line[3:].strip()
+                elif line.startswith(("fl=", "fi=", "fe=")):
+                    source = line[3:].strip()
                 elif line.startswith("cfn="):
                     callee = line[4:].strip()
                 elif line.startswith("calls="):
@@ -77,6 +80,7 @@ class Counted:
                     if not after_call:
                         address, _, cost = line.split()
                         self.at[obj, int(address, 16)] += int(cost)
+                        self.files[source] += int(cost)
                     after_call = False
 
     def sums(self, locked):
@@ -88,6 +92,13 @@ class Counted:
     def code(self):
         """Bytes of code touched, in whole lines."""
         return len({(obj, at // LINE) for obj, at in self.at}) * LINE
+
+
+    def own(self):
+        """Instructions by file, of files of this project, what drives the drill aside."""
+        root, drills = f"{ROOT}/", f"{ROOT}/benches/"
+        return Counter({name.removeprefix(root): n for name, n in self.files.items()
+                        if name.startswith(root) and not name.startswith(drills) and "/.cargo/" not in name})
 
 
 def count(program, kind, depth, where, operations):
@@ -108,11 +119,11 @@ def locked_in(program):
 
 
 def row(program, locked, case):
-    """What one operation of a case takes: the difference of two runs is free of what stands around."""
+    """What one operation of a case takes, the difference of two runs, which is free of what stands around; and files."""
     fewer, more = LONG.get(case[0], (FEW, MANY))
     few, many = (count(program, *case, operations) for operations in (fewer, more))
     each = [(b - a) / (more - fewer) for a, b in zip(few.sums(locked), many.sums(locked))]
-    return (*each, many.code() / 1024)
+    return (*each, many.code() / 1024), many.own()
 
 
 def measure(cases):
@@ -125,11 +136,13 @@ def measure(cases):
 
 def check():
     """Counts all, prints all; the cases that are over a bound."""
-    bad, of = [], {}
+    bad, of, files = [], {}, {}
     print(f"{'from ring to completion':38} {'instructions':>15} {'locked':>10} {'allocations':>12} {'copies':>10} {'code KiB':>11}")
-    for case, counted in measure(list(BOUNDS)):
+    for case, (counted, own) in measure(list(BOUNDS)):
         most = BOUNDS[case]
         kind, depth, where = case
+        if (depth, where) == (1, "warm"):
+            files[kind] = own
         of[case] = counted[0]
         cells = [f"{n:.0f}/{bound}" if bound > 99 else f"{n:.1f}/{bound}" for n, bound in zip(counted, most)]
         print(f"{kind + ', depth ' + str(depth) + ', ' + where:38} {cells[0]:>15} {cells[1]:>10} {cells[2]:>12} "
@@ -141,4 +154,4 @@ def check():
         more = of[kind + "_slot", 1, "warm"] - of[kind, 1, "warm"]
         print(f"{kind + ': a slot more than a core':50} {more:8.0f}/{most}")
         bad += [f"{kind}: a slot more than a core"] if more > most else []
-    return bad
+    return bad + follow.check(files)
