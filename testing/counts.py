@@ -42,4 +42,4 @@ def instructions():
             bad += [] if 20 < n <= most else [" ".join(case)]
     bad += road.check()
     if bad:
-        raise Failed(f"over the bound: {', '.join(bad)}")
+        raise Failed(f"over a bound, or beside it: {', '.join(bad)}")

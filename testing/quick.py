@@ -20,7 +20,7 @@ TEXT = (".md", ".txt", ".json", ".svg", ".html")
 def changed(base):
     """Files that differ from the commit, and new ones."""
     out = []
-    for command in (["diff", "--name-only", base], ["ls-files", "--others", "--exclude-standard"]):
+    for command in (["diff", "--name-only", "--no-renames", base], ["ls-files", "--others", "--exclude-standard"]):
         done = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=True)
         out += done.stdout.split("\n")
     return [line for line in out if line]
@@ -42,20 +42,29 @@ def owners(files):
         if inside:
             package = folders[max(inside, key=len)]
             found[package["name"]] = package
-    for package in dependents(list(found.values()), meta["packages"]):
+    code = [package for package in found.values() if any(is_code(name, package) for name in files)]
+    for package in dependents(code, meta["packages"]):
         found[package["name"]] = package
     return [found[name] for name in sorted(found)]
 
 
+def is_code(name, package):
+    """Whether a file is one of the crate's that others are built of."""
+    folder = Path(package["manifest_path"]).parent
+    return (ROOT / name).is_relative_to(folder) and not (ROOT / name).is_relative_to(folder / "tests")
+
+
 def dependents(packages, all_packages):
-    """Those of `storagefs/` that stand on these: together they are the file system."""
+    """The crates of `storagefs/`, which are the file system together, that stand on these, their tests included."""
     room = [p for p in all_packages if Path(p["manifest_path"]).parent.parent == ROOT / "storagefs"]
-    names = {p["name"] for p in packages if p in room}
+    names, found = {p["name"] for p in packages}, {}
     while True:
-        more = {p["name"] for p in room if any(d["name"] in names and d["kind"] is None for d in p["dependencies"])}
-        if more <= names:
-            return [p for p in room if p["name"] in names]
-        names |= more
+        more = [p for p in room if p["name"] not in found and any(d["name"] in names for d in p["dependencies"])]
+        if not more:
+            return list(found.values())
+        for p in more:
+            found[p["name"]] = p
+            names.add(p["name"])
 
 
 def left_out(package, files):

@@ -93,12 +93,14 @@ class Counted:
         """Bytes of code touched, in whole lines."""
         return len({(obj, at // LINE) for obj, at in self.at}) * LINE
 
-
     def own(self):
-        """Instructions by file, of files of this project, what drives the drill aside."""
-        root, drills = f"{ROOT}/", f"{ROOT}/benches/"
-        return Counter({name.removeprefix(root): n for name, n in self.files.items()
-                        if name.startswith(root) and not name.startswith(drills) and "/.cargo/" not in name})
+        """Instructions by file, of files of this project's crates, those that drive the drill aside."""
+        own = Counter()
+        for name, n in self.files.items():
+            name = name.removeprefix(f"{ROOT}/")
+            if name.split("/")[0] in follow.folders():
+                own[name] += n
+        return own
 
 
 def count(program, kind, depth, where, operations):

@@ -34,7 +34,8 @@ ALONE = ["storagefs/device device", "scheduler it"]
 # Programs that have a tier of their own.
 OWN = (
     "integrations/cli", "integrations/crash-harness", "integrations/hostile", "integrations/rocksdb",
-    "integrations/sqlite", "storagefs/device canary", "tidy", *ALONE,
+    "integrations/sqlite", "storagefs/device canary",
+    "storagefs/media canary", "tidy", *ALONE,
 )
 
 
@@ -163,7 +164,7 @@ def loom(_full):
 
 def canary(_full):
     """planted bugs are found by the tier meant for each"""
-    programs.run(["storagefs/device canary", "integrations/crash-harness canary"])
+    programs.run(["storagefs/media canary", "storagefs/device canary", "integrations/crash-harness canary"])
 
 
 def programs_(full):
@@ -319,7 +320,8 @@ def acceptance(_full):
 
 
 def instructions(_full):
-    """machine instructions of a pick and of operations from ring to completion, within their bounds"""
+    """machine instructions of a pick and of operations from ring to completion, within their bounds, in the files that
+    ARCHITECTURE lists"""
     counts.instructions()
 
 

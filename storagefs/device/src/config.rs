@@ -46,8 +46,8 @@ pub struct DeviceConfig {
     /// of volatile changes before they are answered. `None`: as is best where it runs (an embedded device does, for it
     /// dies with a program that may be killed at any time; one that is served does not).
     pub hand_over: Option<bool>,
-    /// Commands that are found alone and wait for nothing are over where they are taken (`rtc`). False: all
-    /// take the way of those that wait, for comparison.
+    /// Commands that are found alone and wait for nothing are over where they are taken (`rtc`). False: all take
+    /// the way of those that wait, for comparison.
     pub at_once: bool,
     /// Longest a device thread spins without work before it sleeps, nanoseconds.
     pub spin_ns_max: u64,

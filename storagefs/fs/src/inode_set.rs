@@ -1,4 +1,5 @@
-//! Which inodes a command must hold, and in which mode, before it runs.
+//! The set of inodes that a command holds, each in its mode, and how it is put together before it runs: `lockset` says
+//! of which.
 //!
 //! The first entry is the primary inode (who is charged). A rename of a directory between directories also holds
 //! `RENAME_LOCK`, a number no inode has: the lock that keeps two renames from closing a loop of directories is one

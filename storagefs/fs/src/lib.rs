@@ -19,7 +19,7 @@
 //! * `recovery` mounts, and finishes what a crash interrupted. `card` is FPGA slots with the kernels of this project.
 //! * `driver` runs commands one at a time without a device: tests, fsck's usability check, tools.
 //!
-//! But for `recovery`, nothing here blocks, keeps state between commands, or touches the log.
+//! But for `recovery` and `driver`, nothing here blocks, keeps state between commands, or touches the log.
 
 pub mod adopt;
 pub mod attr;

@@ -1,4 +1,4 @@
-//! Which inodes a command must hold: from the command alone, before it begins.
+//! Which inodes a command must hold, by its op: its names are walked as they are before it begins.
 
 use super::SessionView;
 use super::inode_set::{Hold, InodeSet, Resolver};
@@ -9,7 +9,7 @@ use weldfs_ciscops::{At, Command, InodeNo, Op, Paths};
 use weldfs_store::Store;
 use weldfs_store::error::FsResult;
 
-/// The inodes `cmd` must hold. Re-run it after [`FsError::SetChanged`]; it insists on what it would have changed then
+/// The inodes `cmd` must hold. Re-run it after [`FsError::SetChanged`](weldfs_store::error::FsError::SetChanged); it insists on what it would have changed then
 /// though the set withheld it: what the caller may change is looked at before anything is held alone, so that nothing
 /// of others is held for a command that will be refused. After `Turn` and a miss it is re-run with the same `strides`.
 ///

@@ -1,5 +1,5 @@
 //! File content staged by one command: runs of whole blocks that already lie on the medium in fresh blocks, and private
-//! copies of blocks that were written in part. Adjacent writes meet here, so that a block is written once.
+//! copies of blocks that were written in part.
 
 use smallvec::SmallVec;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Staging content: what a command writes, before it is committed.
+//! Staging content: what a command writes, before it is committed. Adjacent writes meet here, so that a block is
+//! written once.
 
 use super::stage::{BLOCK, BLOCK_BYTES, Filling, SLICE_BYTES, StagedBlock, StagedFile, StagedRun, UNMAP_BLOCKS};
 use super::txn::Txn;

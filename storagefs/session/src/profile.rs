@@ -4,8 +4,7 @@
 //! modelled device would have posted it: link latency each way, transfer at the link's bandwidth (transfers queue
 //! behind each other), what it asked of the modelled medium, and the core's time stretched by its speed factor. A core
 //! that has run a slice takes no other before the emulated one would be done with it, so that queues build up, and are
-//! scheduled, as on the modelled device. What that comes to is computed in
-//! `model` of weldfs-device.
+//! scheduled, as on the modelled device. What that comes to is computed in `model` of weldfs-device.
 
 mod pcie;
 mod quantity;

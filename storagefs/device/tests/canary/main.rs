@@ -2,9 +2,6 @@
 #![cfg(debug_assertions)]
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
-mod flushes;
-#[path = "../../../media/tests/support/log_rig.rs"]
-mod log_rig;
 mod merging;
 #[path = "../support/posting.rs"]
 mod posting;

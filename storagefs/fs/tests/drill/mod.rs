@@ -1,5 +1,5 @@
-//! Operations of one kind on a device in memory, on the calling thread, each with its commit: what the counters of
-//! instructions and of allocations run.
+//! Operations of one kind on a file system in memory, on the calling thread, each with its commit: what the counter of
+//! allocations runs.
 
 use std::ops::Range;
 use std::sync::Arc;
