@@ -9,9 +9,10 @@ use weldfs_ciscops::{At, Command, InodeNo, Op, Paths};
 use weldfs_store::Store;
 use weldfs_store::error::FsResult;
 
-/// The inodes `cmd` must hold. Re-run it after [`FsError::SetChanged`](weldfs_store::error::FsError::SetChanged); it insists on what it would have changed then
-/// though the set withheld it: what the caller may change is looked at before anything is held alone, so that nothing
-/// of others is held for a command that will be refused. After `Turn` and a miss it is re-run with the same `strides`.
+/// The inodes `cmd` must hold. Re-run it after [`FsError::SetChanged`](weldfs_store::error::FsError::SetChanged); it
+/// insists on what it would have changed then though the set withheld it: what the caller may change is looked at
+/// before anything is held alone, so that nothing of others is held for a command that will be refused. After `Turn`
+/// and a miss it is re-run with the same `strides`.
 ///
 /// # Errors
 /// EBADF for a handle the session does not have, E2BIG for a program on more than 16 inodes; misses and damage as they

@@ -1,5 +1,5 @@
-//! Planted bugs of the log are found. A bug is planted in the whole process: tests here take turns, in a program of their
-//! own.
+//! Planted bugs of the log are found. A bug is planted in the whole process: tests here take turns, in a program of
+//! their own.
 #![cfg(debug_assertions)]
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
