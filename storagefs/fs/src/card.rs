@@ -6,12 +6,8 @@ use std::sync::Arc;
 use weldfs_fpga::card::Card;
 use weldfs_fpga::config::CardConfig;
 use weldfs_fpga::error::CardError;
-use weldfs_fpga::kernel::Kernel;
 use weldfs_fpga::manifest::Manifest;
-use weldfs_fpga::package::{Catalogue, Package};
-
-/// Makes a kernel that is built in.
-pub type Make = fn() -> Box<dyn Kernel>;
+use weldfs_fpga::package::{Catalogue, Factory, Package};
 
 /// A card with the kernels that come with it.
 ///
@@ -34,7 +30,7 @@ pub fn with(config: CardConfig, catalogue: Catalogue) -> std::io::Result<Arc<Car
 ///
 /// # Errors
 /// EINVAL: a manifest is not one.
-pub fn catalogue(of: impl Fn(&str, Make) -> Make) -> std::io::Result<Catalogue> {
+pub fn catalogue(of: impl Fn(&str, Factory) -> Factory) -> std::io::Result<Catalogue> {
     let mut catalogue = Catalogue::new();
     for (name, manifest) in weldfs_kernels::packages() {
         let manifest = Manifest::parse(manifest).map_err(|e| bad(e.into()))?;

@@ -44,7 +44,7 @@ impl Store {
     }
 }
 
-/// What tests of the crates above look at, and turn to have a case that is rare; nothing else does.
+/// For tests of the crates above: what they look at, and turn to have a case that is rare.
 impl Store {
     /// What changed since the last checkpoint, and the tree below.
     #[doc(hidden)]
