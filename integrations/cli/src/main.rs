@@ -20,6 +20,7 @@ mod failure;
 mod find;
 mod interrupt;
 mod kernels;
+mod machine;
 mod observe;
 mod output;
 mod place;

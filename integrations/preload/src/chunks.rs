@@ -2,13 +2,16 @@
 //! stretch of anonymous memory, each at a place that its number determines, so that keeping one takes no memory of the
 //! program's heap and no lock that is waited for. A chunk that is kept where another was takes its place.
 
-use crate::config::{self, CACHE_MAX};
+use crate::config::{self, CACHE_DEFAULT, CACHE_MAX};
 use crate::sys;
 use std::ptr::{copy_nonoverlapping, null_mut};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes of a chunk.
 pub const CHUNK: usize = 16 << 10;
+
+/// How many times the memory for chunks the addresses of a process must be at least.
+const ADDRESSES: usize = 16;
 
 /// One chunk's place.
 struct Slot {
@@ -31,9 +34,15 @@ static BASE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 static NONE: AtomicBool = AtomicBool::new(false);
 static LAST: AtomicU64 = AtomicU64::new(0);
 
+/// Bytes of that memory, from when it was asked for.
+static ROOM: AtomicUsize = AtomicUsize::new(0);
+
 /// Bytes that may be kept.
 pub fn room() -> usize {
-    config::get().map_or(0, |config| config.cache)
+    match ROOM.load(Ordering::Relaxed) {
+        0 => config::get().map_or(0, |config| config.cache),
+        len => len,
+    }
 }
 
 /// How many places there are.
@@ -134,14 +143,18 @@ fn memory() -> Option<*mut u8> {
 
 #[cold]
 fn map() -> Option<*mut u8> {
-    let len = slots() * CHUNK;
+    let most = address_space() / ADDRESSES;
+    // Where much is allowed and there are few addresses, it is as much as where nothing is said.
+    let len = [slots() * CHUNK, CACHE_DEFAULT].into_iter().filter(|len| *len <= room()).find(|len| *len <= most);
+    // Two threads may get here: the first one's is the length for both.
+    let len = match ROOM.compare_exchange(0, len.unwrap_or(0), Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => len.unwrap_or(0),
+        Err(first) => first,
+    };
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
-    let made = if len > 0 && len <= address_space() / 16 {
-        sys::checked(libc::SYS_mmap, [0, len, prot, flags, usize::MAX, 0])
-    } else {
-        Err(libc::ENOMEM)
-    };
+    let made =
+        if len > 0 { sys::checked(libc::SYS_mmap, [0, len, prot, flags, usize::MAX, 0]) } else { Err(libc::ENOMEM) };
     let Ok(made) = made else {
         // It is not tried for each read.
         NONE.store(true, Ordering::Relaxed);

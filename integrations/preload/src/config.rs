@@ -54,7 +54,7 @@ impl<const N: usize> Deref for Text<N> {
 
 /// Bytes of what was read that a process keeps at most, whatever the variable says, and if it says nothing.
 pub const CACHE_MAX: usize = 256 << 20;
-const CACHE_DEFAULT: usize = 8 << 20;
+pub const CACHE_DEFAULT: usize = 8 << 20;
 
 /// The settings; they do not change while the process lives.
 #[derive(Clone, PartialEq, Eq)]

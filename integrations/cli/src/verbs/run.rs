@@ -11,6 +11,7 @@ mod mounted;
 use crate::device::{say_what_is_gone, socket_at};
 use crate::failure::{Doing, Failure, Outcome};
 use crate::find;
+use crate::machine;
 use crate::output::{plain, say};
 use crate::preload::Library;
 use folder::Folder;
@@ -111,6 +112,25 @@ impl Hosted {
     }
 }
 
+/// How much a process may keep of what it reads where nothing else is said: as the library has it, and at most.
+const KEPT: std::ops::RangeInclusive<u64> = 8 << 20..=64 << 20;
+/// What part of the memory that this process may have each one of the run's may keep at most.
+const KEPT_PART: u64 = 256;
+
+/// What `WELDFS_CACHE` is to be for the programs of the run, if the user has not set it and there is memory for more
+/// than the library takes by itself.
+fn kept() -> Option<String> {
+    if std::env::var_os("WELDFS_CACHE").is_some_and(|set| !set.is_empty()) {
+        return None;
+    }
+    kept_of(machine::memory_allowed()?)
+}
+
+fn kept_of(memory: u64) -> Option<String> {
+    let part = (memory / KEPT_PART).min(*KEPT.end());
+    (part > *KEPT.start()).then(|| format!("{}K", part >> 10))
+}
+
 /// The program, told where its device is.
 fn program(args: &Args, library: &Path, device: &Spot, mount: Result<&Mounted, &str>) -> Command {
     let mut preload = library.as_os_str().to_owned();
@@ -127,6 +147,9 @@ fn program(args: &Args, library: &Path, device: &Spot, mount: Result<&Mounted, &
         .env(weldfs::DEVICE_USER_VARIABLE, device.user.to_string())
         .env("WELDFS_PREFIX", &args.prefix)
         .env_remove("WELDFS_CWD");
+    if let Some(kept) = kept() {
+        command.env("WELDFS_CACHE", kept);
+    }
     match mount {
         Ok(mounted) => command
             .env("WELDFS_MOUNT", &args.prefix)
@@ -229,4 +252,16 @@ pub fn run(args: &Args) -> Outcome {
     let outcome = run_program(args, library.path(), &at, how);
     device.end()?;
     outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_keeps_is_a_part_of_the_memory_within_bounds() {
+        assert_eq!(kept_of(2 << 30), None, "as the library has it");
+        assert_eq!(kept_of(6 << 30).as_deref(), Some("24576K"));
+        assert_eq!(kept_of(64 << 30).as_deref(), Some("65536K"));
+    }
 }

@@ -222,6 +222,9 @@ for at in range(0, n, 4096): assert os.read(fd, 4096) == bytes(4096)
 "#;
     let (asked, report) = commands("on", "", little);
     assert!((256..=300).contains(&asked), "{asked} reads\n{report}");
+    // Not for all that may be kept, but for what is kept where nothing is said.
+    let (asked, report) = commands("on", "64M", &little.replace("100 <<", "200 <<"));
+    assert!((16..=150).contains(&asked), "{asked} reads\n{report}");
 }
 
 /// A size that means nothing is said at once; one that means something is for the programs that are executed, too.
@@ -236,4 +239,15 @@ fn the_size_of_what_is_kept_is_checked_and_passed_on() {
     let mut run = weldfs_run(&["--mount", "never", "--", "env", "-i", "/bin/sh", "-c", "echo $WELDFS_CACHE"]);
     let output = run.env("WELDFS_CACHE", "128K").output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "128K\n");
+    // Nothing is said: a part of the memory that there is.
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap();
+    let kib: u64 = total.trim().trim_end_matches(" kB").parse().unwrap();
+    let mut run = weldfs_run(&["--mount", "never", "--", "/bin/sh", "-c", "echo $WELDFS_CACHE"]);
+    let output = run.env_remove("WELDFS_CACHE").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    // A control group may leave less than that, and of little memory nothing is said, which means 8M.
+    let kept = said.strip_suffix('K').map_or(8 << 10, |kib| kib.parse::<u64>().unwrap());
+    let most = (kib / 256).clamp(8 << 10, 64 << 10);
+    assert!((8 << 10..=most).contains(&kept), "{said} of {kib} KiB");
 }

@@ -1,5 +1,6 @@
 //! What `weldfs serve` is told, by flags or by a file: one list of settings for both.
 
+use crate::machine;
 use crate::output;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -220,15 +221,6 @@ mod text {
     }
 }
 
-/// Bytes of memory and swap, where the system tells.
-fn machine_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let kib = |name: &str| -> Option<u64> {
-        text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
-    };
-    Some((kib("MemTotal:")? + kib("SwapTotal:").unwrap_or(0)) * 1024)
-}
-
 impl Settings {
     /// What is to be served: one of three.
     fn sources(&self) -> Vec<&'static str> {
@@ -273,7 +265,7 @@ impl Settings {
         if let Some(name) = self.empty() {
             return Err(format!("{} is empty", key(name)));
         }
-        if let Some((asked, has)) = self.memory.zip(machine_memory()).filter(|(asked, has)| asked.0 > *has) {
+        if let Some((asked, has)) = self.memory.zip(machine::memory_and_swap()).filter(|(asked, has)| asked.0 > *has) {
             let [asked, has] = [asked.0, has].map(output::human_bytes);
             return Err(format!("{}: {asked} is more than this machine has ({has})", key("memory")));
         }
