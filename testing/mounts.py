@@ -50,14 +50,33 @@ SMALL = {
 }
 # ... and hundreds of megabytes.
 LARGE = {
+    "borgbackup": "/usr/bin/borg",
+    "ccache": "/usr/bin/ccache",
+    "cmake": "/usr/bin/cmake",
+    "cpio": "/usr/bin/cpio",
+    "curl": "/usr/bin/curl",
     "default-jdk-headless": "/usr/lib/jvm/*/bin/javac",
+    "emacs-nox": "/usr/bin/emacs",
+    "ffmpeg": "/usr/bin/ffmpeg",
     "fio": "/usr/bin/fio",
     "golang-go": "/usr/*/go*/bin/go",
+    "mariadb-server": "/usr/sbin/mariadbd",
+    "nginx-light": "/usr/sbin/nginx",
+    "ninja-build": "/usr/bin/ninja",
     "nodejs": "/usr/bin/node",
+    "p7zip-full": "/usr/bin/7z",
+    "php-cli": "/usr/bin/php",
     "postgresql": "/usr/lib/postgresql/*/bin/initdb",
     "redis-server": "/usr/bin/redis-server",
+    "restic": "/usr/bin/restic",
+    "ruby": "/usr/bin/ruby",
+    "squashfs-tools": "/usr/bin/mksquashfs",
     "stress-ng": "/usr/bin/stress-ng",
     "vim": "/usr/bin/vim",
+    "xz-utils": "/usr/bin/xz",
+    "zip": "/usr/bin/zip",
+    "zsh": "/usr/bin/zsh",
+    "zstd": "/usr/bin/zstd",
 }
 
 

@@ -16,7 +16,7 @@
 use crate::abi::Res;
 use crate::registry::{self, registry};
 use crate::table::{self, Gone, Open};
-use crate::{atomic, config, device, mount, promotion, report, stdio, sys};
+use crate::{atomic, config, cwd, device, mount, promotion, report, stdio, sys};
 use libc::c_int;
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
@@ -303,6 +303,25 @@ pub fn follow_flags(fd: c_int) {
         let flags = status_of(open) as usize;
         let _ = sys::checked(libc::SYS_fcntl, [file as usize, libc::F_SETFL as usize, flags, 0, 0, 0]);
     }
+}
+
+/// Whether a program may set up a ring: not where its files are the device's and no mount makes them the kernel's. A ring
+/// would have EBADF for each of them, for which programs are not ready (MariaDB asks again for ever); that there is no
+/// ring they are, and use threads instead. Standard streams in the device are no reason: a program may well have a ring
+/// for the rest.
+///
+/// # Errors
+/// ENOSYS, as of a kernel without them.
+pub fn may_ring() -> Res<()> {
+    if config::get().is_none() {
+        return Ok(());
+    }
+    let mut at_stake = cwd::is_inside();
+    table::each(libc::STDERR_FILENO as u32 + 1, u32::MAX, |_| at_stake = true);
+    if !at_stake || (device::is_there() && registry().is_some()) {
+        return Ok(());
+    }
+    Err(report::refuse_unmounted(libc::ENOSYS, "io_uring and Linux's asynchronous I/O in a program with files there"))
 }
 
 /// The program has set up a ring: from here on its files are the kernel's. Without a mount nothing changes.

@@ -37,5 +37,6 @@ programs! {
         python_venv rsync shared_library shell_redirections sqlite sqlite_wal static_program stress_ng tar_small uring
         vim;
     long:
-        cargo cargo_macro cargo_test fio_engines fio_psync go java java_mmap node postgres python_pip redis;
+        archives borg cargo cargo_macro cargo_test cmake_ninja emacs ffmpeg fio_engines fio_psync go interpreters java
+        java_mmap mariadb nginx node postgres python_pip redis restic;
 }

@@ -182,6 +182,35 @@ for i in range(3):
     assert_eq!(errors.lines().count(), 15, "{errors}");
 }
 
+/// Without a mount a ring would have EBADF for each of the device's files, and MariaDB asked again for ever.
+#[test]
+fn without_a_mount_a_program_with_files_there_has_no_ring() {
+    let script = "python3 -c \"
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+def setup(number, room):
+    made = libc.syscall(number, 4, room)
+    if made > 0: os.close(made)
+    return ctypes.get_errno() if made < 0 else 0
+def both(): return setup(425, ctypes.create_string_buffer(120)), setup(206, ctypes.byref(ctypes.c_long(0)))
+host = both()
+file = os.open('/weld/f', os.O_RDWR | os.O_CREAT)
+inside = both()
+os.close(file)
+beside = both()
+os.dup2(os.open('/weld/f', os.O_RDWR), 1); os.close(3)
+redirected = both()
+os.chdir('/weld')
+print(host == beside == redirected, inside, both(), file=open(2, 'w', closefd=False))
+\"";
+    let (_, errors) = said(script, &[]);
+    let refused = "io_uring and Linux's asynchronous I/O in a program with files there";
+    let line = format!("weldfs: not supported under the prefix: {refused}; nothing is mounted there: ");
+    let lines: Vec<&str> = errors.lines().collect();
+    assert!(lines.len() == 2 && lines[0].starts_with(&line), "{errors}");
+    assert_eq!(lines[1], "True (38, 38) (38, 38)");
+}
+
 #[test]
 fn programs_that_are_passed_over_do_not_see_the_prefix_and_those_that_they_start_do() {
     // The host may have a directory of the prefix's name, but not this one.

@@ -9,17 +9,20 @@ use crate::abi::{self, hook};
 use crate::{promote, sys};
 use libc::{c_int, c_uint, c_void};
 
-/// A ring is there.
-fn made(answer: c_int) -> c_int {
+/// Makes a ring, where the program may have one. libaio and liburing have a negative errno for an answer.
+fn make(ring: impl FnOnce() -> c_int) -> c_int {
+    if let Err(code) = promote::may_ring() {
+        return -code;
+    }
+    let answer = ring();
     if answer >= 0 {
         promote::rings();
     }
     answer
 }
 
-/// libaio and liburing have a negative errno for an answer.
 fn call(number: i64, a: usize, b: usize) -> c_int {
-    made(sys::checked(number, [a, b, 0, 0, 0, 0]).map_or_else(|code| -code, |n| n as c_int))
+    make(|| sys::checked(number, [a, b, 0, 0, 0, 0]).map_or_else(|code| -code, |n| n as c_int))
 }
 
 /// Finds the function that the program would have without this library, also where that was loaded for one library
@@ -50,16 +53,16 @@ hook! { real;
     }
     fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int {
         find!(io_uring_queue_init);
-        made(real(entries, ring, flags))
+        make(|| real(entries, ring, flags))
     }
     fn io_uring_queue_init_params(entries: c_uint, ring: *mut c_void, params: *mut c_void) -> c_int {
         find!(io_uring_queue_init_params);
-        made(real(entries, ring, params))
+        make(|| real(entries, ring, params))
     }
     fn io_uring_queue_init_mem(
         entries: c_uint, ring: *mut c_void, params: *mut c_void, room: *mut c_void, n: usize,
     ) -> c_int {
         find!(io_uring_queue_init_mem);
-        made(real(entries, ring, params, room, n))
+        make(|| real(entries, ring, params, room, n))
     }
 }

@@ -178,7 +178,7 @@ fn known(call: c_long, a: [usize; 6]) -> Option<c_long> {
                 .then(|| super::map::mmap(a[0] as _, a[1], number(a[2]), number(a[3]), number(a[4]), a[5] as _) as _);
         }
         libc::SYS_io_setup | libc::SYS_io_uring_setup => {
-            let answer = crate::sys::checked(call, a);
+            let answer = crate::promote::may_ring().and_then(|()| crate::sys::checked(call, a));
             if answer.is_ok() {
                 crate::promote::rings();
             }
