@@ -12,12 +12,13 @@ use weldfs_ciscops::{Durability, Errno, InodeNo, Op};
 use weldfs_locks::{Condvar, Mutex};
 
 use super::computing::{Beat, Computing};
+use super::config::HostDirConfig;
 use super::long::Long;
 use super::lookout::Lookout;
 use super::namelock::NameLock;
+use super::power;
 use super::processors::Processors;
 use super::session::{HostFile, QueueState, SessionState};
-use super::{HostDirConfig, power};
 use weldfs_session::clock::now_ns;
 use weldfs_session::counters::{CoreCounters, Totals, several_writers};
 use weldfs_session::departed;

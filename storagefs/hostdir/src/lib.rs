@@ -20,6 +20,7 @@
 mod attr;
 mod command;
 mod computing;
+mod config;
 mod core;
 mod data;
 mod foresight;
@@ -28,6 +29,7 @@ mod long;
 mod lookout;
 mod namelock;
 mod names;
+mod pace;
 pub mod power;
 mod processors;
 mod program;
@@ -42,11 +44,10 @@ mod way;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use weldfs_ciscops::{Durability, Errno};
+use weldfs_ciscops::Errno;
 use weldfs_locks::Mutex;
 
 use self::core::Core;
@@ -54,44 +55,8 @@ use weldfs_session::departures::Departures;
 use weldfs_session::stats::{DeviceFacts, DeviceStats, Usage};
 use weldfs_session::tenants::{Identity, TenantReport};
 
+pub use config::{HostDirConfig, THREADS};
 pub use session::HostSession;
-
-/// Threads unless said otherwise.
-pub const THREADS: usize = 4;
-
-/// What to serve, and how.
-#[derive(Clone, Debug)]
-pub struct HostDirConfig {
-    /// The directory.
-    pub dir: PathBuf,
-    /// Threads that look at rings and call the host; at least one. One of them looks at a time.
-    pub threads: usize,
-    /// What "default durability" means: `Durable`, else volatile.
-    pub durability: Durability,
-    /// Bytes of shared memory that all queue pairs together may take.
-    pub pool_bytes_max: u64,
-    /// Handles of one session; each is a descriptor of this process.
-    pub handles_max: u32,
-    /// Longest a thread spins without work before it sleeps, nanoseconds.
-    pub spin_ns_max: u64,
-    /// Called by a thread that has computed, which may take much memory, and does no more of it for now.
-    pub at_rest: Option<fn()>,
-}
-
-impl HostDirConfig {
-    /// With defaults for everything but the directory.
-    pub fn new(dir: impl Into<PathBuf>) -> HostDirConfig {
-        HostDirConfig {
-            dir: dir.into(),
-            threads: THREADS,
-            durability: Durability::Volatile,
-            pool_bytes_max: 1 << 30,
-            handles_max: weldfs_ciscops::limits::HANDLES_MAX,
-            spin_ns_max: weldfs_session::limits::SPIN_NS_MAX,
-            at_rest: None,
-        }
-    }
-}
 
 /// A directory being served. Thread-safe; dropping it shuts it down.
 pub struct HostDir {

@@ -8,7 +8,9 @@ use std::future::Future;
 use weldfs_ciscops::program::Micro;
 use weldfs_ciscops::program::text::parse;
 use weldfs_ciscops::ring::SqProducer;
-use weldfs_ciscops::{At, Command, CqConsumer, Cqe, Handle, Op, OpenFlags, PoolRange, QueueMemory, SharedRegion};
+use weldfs_ciscops::{
+    At, Command, CqConsumer, Cqe, Durability, Handle, Op, OpenFlags, PoolRange, QueueMemory, SharedRegion,
+};
 
 use weldfs_scheduler::{Mode, Token};
 

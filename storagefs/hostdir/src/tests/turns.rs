@@ -99,7 +99,7 @@ fn whoever_looks_gives_long_commands_away_and_leaves_the_lookout_for_one_that_sl
 
 #[test]
 fn a_ring_is_slow_by_what_its_commands_usually_take_of_a_thread() {
-    let pace = session::Pace::default();
+    let pace = pace::Pace::default();
     (0..100).for_each(|_| pace.note(15_000, None));
     assert!(!pace.is_suspect());
     pace.note(u64::MAX, None);
