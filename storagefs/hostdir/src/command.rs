@@ -14,11 +14,11 @@ use zerocopy::IntoBytes;
 
 use super::core::Core;
 use super::hand::{PIECE, Scratch};
-use super::lookout::{Progress, Work};
 use super::sequence;
 use super::session::{HostFile, SessionState};
 use super::sys;
 use super::txn::HostTxn;
+use super::work::{Done, Progress, Work, answer};
 use super::{data, foresight};
 use weldfs_session::locks::{Held, Owner, Space, Span};
 use weldfs_session::ofd::Description;
@@ -29,45 +29,6 @@ const LONG: u32 = 128 << 10;
 
 /// Bytes of entries with attributes from which on a listing does.
 const LONG_LISTING: u32 = 1 << 10;
-
-/// What a command ends with.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Done {
-    pub outcome: Outcome,
-    /// Payload copies, those of the host's kernel included.
-    pub copies: u64,
-    /// Bytes of payload, names and results each way.
-    pub bytes_in: u64,
-    pub bytes_out: u64,
-    /// Copies of names and results.
-    pub metadata: u64,
-    /// It waited until the host had made something durable.
-    pub synced: bool,
-}
-
-impl From<Outcome> for Done {
-    fn from(outcome: Outcome) -> Done {
-        Done { outcome, copies: 0, bytes_in: 0, bytes_out: 0, metadata: 0, synced: false }
-    }
-}
-
-impl Done {
-    /// Adds what an element of a sequence moved.
-    pub fn add(&mut self, other: &Done) {
-        self.copies += other.copies;
-        self.bytes_in += other.bytes_in;
-        self.bytes_out += other.bytes_out;
-        self.metadata += other.metadata;
-        self.synced |= other.synced;
-    }
-}
-
-pub(super) fn answer(result: Result<(u64, u64), Errno>) -> Done {
-    match result {
-        Ok((a, b)) => Outcome::ok(a, b).into(),
-        Err(e) => Outcome::failed(e).into(),
-    }
-}
 
 /// Whether a command may have to wait for a medium of the host's: it is not known how long, and others are not to.
 pub(super) fn waits_for_the_host(core: &Core, work: &Work) -> bool {
@@ -251,7 +212,7 @@ impl<'c> Cx<'c> {
     fn place(&self, ino: InodeNo, mode: Mode) -> Tickets<'c> {
         let sets = &self.core.sets;
         let tickets = sets.place(sets.arrive(), Token(0), members([(ino.0, mode)]));
-        self.work.settle(self.core);
+        self.core.settle(self.work);
         tickets
     }
 
@@ -269,7 +230,7 @@ impl<'c> Cx<'c> {
         call: impl Fn(&Description<HostFile>) -> rustix::io::Result<()>,
     ) -> Done {
         if h == Handle::ROOT {
-            self.work.settle(self.core);
+            self.core.settle(self.work);
             return self.synced(scratch, || syncfs(&self.core.root).map_err(Errno::from));
         }
         let description = match self.session().description(h) {

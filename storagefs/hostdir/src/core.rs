@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -19,6 +19,7 @@ use super::namelock::NameLock;
 use super::power;
 use super::processors::Processors;
 use super::session::{HostFile, QueueState, SessionState};
+use super::work::Work;
 use weldfs_session::clock::now_ns;
 use weldfs_session::counters::{CoreCounters, Totals, several_writers};
 use weldfs_session::departed;
@@ -292,6 +293,26 @@ impl Core {
 
     pub(super) fn watch_placeholders(&self) {
         if !self.watch.swap(true, Ordering::AcqRel) {
+            self.inbox.ring();
+        }
+    }
+
+    /// A command has its place among those of its inode, or is over.
+    pub(super) fn settle(&self, work: &Work) {
+        if work.settles {
+            self.settle_mark(&work.queue, work.mark);
+        }
+    }
+
+    /// The command has its place among those of its inode, or is over: the next one of its ring may be taken.
+    pub(super) fn settle_mark(&self, queue: &QueueState, mark: u32) {
+        // It may have been said before: then the mark is the next command's, which has no place yet.
+        if !queue.pair.admitted(0, mark) {
+            return;
+        }
+        // Whoever sleeps skipped this ring because of the mark: its entries, too, are looked at after the mark is gone.
+        fence(Ordering::SeqCst);
+        if queue.is_worth_a_look() {
             self.inbox.ring();
         }
     }

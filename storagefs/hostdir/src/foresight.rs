@@ -23,10 +23,10 @@ use super::core::Core;
 use super::data;
 use super::hand::Scratch;
 use super::long::SLICE_NS;
-use super::lookout::{Progress, Work};
 use super::names::host_flags;
 use super::txn::{FileRef, Held, HostTxn, allow};
 use super::walk;
+use super::work::{Done, Progress, Work};
 use weldfs_session::clock::now_ns;
 use weldfs_session::limits::LOST_MAX;
 
@@ -79,7 +79,7 @@ pub(super) async fn run(
     (cmd, program): (&Command, &Program),
     durable: bool,
     scratch: &mut Scratch,
-) -> Option<super::command::Done> {
+) -> Option<Done> {
     let begun = std::mem::take(&mut *work.progress.lock());
     let mut kept = match begun {
         Progress::Begin => None,

@@ -13,13 +13,13 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use weldfs_ciscops::{Cqe, Errno, Outcome, Sqe};
 use weldfs_waiting::Slice;
 
-use super::command::{self, Done};
+use super::command;
 use super::computing::{Breath, Turn};
 use super::core::Core;
 use super::long::Job;
-use super::lookout::Work;
 use super::session::QueueState;
 use super::sys;
+use super::work::{Done, Work};
 use weldfs_session::clock::now_ns;
 use weldfs_session::counters::CoreCounters;
 use weldfs_store::cred::Cred;
@@ -268,13 +268,13 @@ impl Hand<'_> {
             }
             return Served::Cut(work);
         };
-        settle(self.core, &queue, work.mark);
+        self.core.settle_mark(&queue, work.mark);
         if !fresh {
             queue.cut.fetch_sub(1, Ordering::AcqRel);
         }
         let more = self.complete(&work, done);
         if !fresh {
-            // As in `settle`: whoever sleeps skipped this ring.
+            // As in `Core::settle_mark`: whoever sleeps skipped this ring.
             fence(Ordering::SeqCst);
             if queue.is_worth_a_look() {
                 self.core.inbox.ring();
@@ -350,19 +350,6 @@ impl Hand<'_> {
         let asleep = !more && ends.publish_asleep();
         queue.wake(ends, asleep);
         more
-    }
-}
-
-/// The command has its place among those of its inode, or is over: the next one of its ring may be taken.
-pub(super) fn settle(core: &Core, queue: &QueueState, mark: u32) {
-    // It may have been said before: then the mark is the next command's, which has no place yet.
-    if !queue.pair.admitted(0, mark) {
-        return;
-    }
-    // Whoever sleeps skipped this ring because of the mark: its entries, too, are looked at after the mark is gone.
-    fence(Ordering::SeqCst);
-    if queue.is_worth_a_look() {
-        core.inbox.ring();
     }
 }
 

@@ -41,6 +41,7 @@ mod sys;
 mod txn;
 mod walk;
 mod way;
+mod work;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};

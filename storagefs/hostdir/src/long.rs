@@ -18,13 +18,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weldfs_locks::{Condvar, Mutex};
 
-use super::lookout::Work;
+use super::work::{Client, Work};
 
 /// Nanoseconds after which a batch or a listing gives way.
 pub(super) const SLICE_NS: u64 = 2_000_000;
-
-/// Who has a thread: tenant and session.
-pub(super) type Client = (u32, u64);
 
 /// See the module.
 pub(super) struct Long {

@@ -8,91 +8,24 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::event::epoll;
-use weldfs_ciscops::{ChecksumState, Command, Cqe, Errno, Kept, Opcode, Outcome, Paths, RawCommand, Sqe, validate};
+use weldfs_ciscops::{Command, Cqe, Errno, Opcode, Outcome, Paths, RawCommand, Sqe, validate};
 use weldfs_locks::Mutex;
 use weldfs_waiting::crowd;
 
 use super::core::{Core, Message};
-use super::hand::settle;
-use super::long;
 use super::rings::Rings;
-use super::sequence::Sequence;
-use super::session::{HostFile, QueueState};
+use super::session::QueueState;
+use super::work::Work;
 use weldfs_session::clock::now_ns;
 use weldfs_session::counters::CoreCounters;
 use weldfs_session::inbox::Inbox;
 use weldfs_session::limits::{
     BATCH_PER_QUEUE, LIVENESS_POLL_MS, PUBLISH_NS, REAP_WAIT_NS_MAX, SPIN_ALONE_NS, SPIN_MIN, SPIN_NS_MIN,
 };
-use weldfs_session::ofd::Description;
 use weldfs_session::pair::{Ends, Taken};
-
-/// A command taken from a ring and believed.
-pub(super) struct Work {
-    pub queue: Arc<QueueState>,
-    pub cmd: Command,
-    pub paths: Paths,
-    /// When it was seen in the ring.
-    pub seen: u64,
-    /// Whether the next command of the ring may follow as soon as this one has its place: not so for an element of a
-    /// sequence, unless it is the last.
-    pub settles: bool,
-    /// Another thread than the one that looks at rings has it.
-    pub away: bool,
-    /// Which command of its ring it is: no other one's place is said to be fixed by it.
-    pub mark: u32,
-    /// When its first slice began; 0 before it.
-    pub begun: u64,
-    /// How far it has come in the slices before.
-    pub progress: Mutex<Progress>,
-}
 
 /// How often it is looked for rings that have been drained, where there is always something else to do, nanoseconds.
 pub(super) const REAP_NS: u64 = 200_000;
-
-/// Where a command goes on that was cut.
-#[derive(Default)]
-pub(super) enum Progress {
-    /// At its beginning.
-    #[default]
-    Begin,
-    /// At its beginning: it takes longer than a thread that looks at rings has time for.
-    Away,
-    /// A checksum: the file, bytes summed up so far, and their sum.
-    Sum(Arc<Description<HostFile>>, u64, ChecksumState),
-    /// A program: what it has computed.
-    Foreseen(Option<Kept>),
-    /// A batch.
-    Sequence(Box<Sequence>),
-    /// A listing: bytes put, and the cookie of the last entry put.
-    Listing(usize, u64),
-}
-
-impl Work {
-    /// It has its place among those of its inode, or is over.
-    pub fn settle(&self, core: &Core) {
-        if self.settles {
-            settle(core, &self.queue, self.mark);
-        }
-    }
-
-    /// Whose it is.
-    pub fn client(&self) -> long::Client {
-        (self.queue.session.tenant.id.0, self.queue.session.id)
-    }
-
-    /// A command that is part of this one.
-    pub fn element(&self, cmd: Command, paths: Paths, settles: bool) -> Work {
-        Work {
-            queue: self.queue.clone(),
-            cmd,
-            paths,
-            settles: self.settles && settles,
-            progress: Mutex::default(),
-            ..*self
-        }
-    }
-}
 
 /// What whoever looks knows.
 pub struct Lookout {

@@ -106,7 +106,7 @@ impl HostTxn<'_> {
         self.way.again(0);
         self.way.stays = true;
         // The next command of the ring may follow.
-        self.work.settle(self.core);
+        self.core.settle(self.work);
         self.turn().await;
     }
 

@@ -9,12 +9,12 @@ use weldfs_ciscops::{
 use weldfs_scheduler::Mode;
 use zerocopy::IntoBytes;
 
-use super::command::{self, Done, answer};
+use super::command;
 use super::core::Core;
 use super::hand::Scratch;
 use super::long::SLICE_NS;
-use super::lookout::{Progress, Work};
 use super::txn::HostTxn;
+use super::work::{Done, Progress, Sequence, Work, answer};
 use weldfs_session::clock::now_ns;
 
 /// Bytes of names that are read from a directory at a time.
@@ -50,16 +50,6 @@ fn put_result(work: &Work, results: PoolRange, i: u32, cqe: &Cqe) {
     if let Ok(bytes) = work.queue.pool.slice(range) {
         bytes.copy_from(cqe.as_bytes());
     }
-}
-
-/// A batch under way.
-pub(super) struct Sequence {
-    /// The element that is next, or was cut.
-    next: u32,
-    /// That, and its number in its entry, if it was cut.
-    element: Option<(Work, u64)>,
-    opcodes: Vec<u16>,
-    total: Done,
 }
 
 /// Runs a batch, or a slice of it: results are how many ran, and how many failed.

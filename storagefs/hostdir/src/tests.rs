@@ -179,12 +179,12 @@ fn a_command_says_once_that_it_has_its_place_and_never_for_the_next_one() {
     let me = &core.workers[0];
     let first = lookout.next(&core, me).unwrap();
     assert!(first.queue.pair.is_admitting());
-    first.settle(&core);
+    core.settle(&first);
     let second = lookout.next(&core, me).unwrap();
     assert_eq!((first.cmd.seq, second.cmd.seq), (1, 2));
-    first.settle(&core);
+    core.settle(&first);
     assert!(second.queue.pair.is_admitting(), "the third could overtake the second");
-    second.settle(&core);
+    core.settle(&second);
     assert!(!second.queue.pair.is_admitting());
 }
 
@@ -208,7 +208,7 @@ fn a_tenant_with_many_rings_has_one_command_between_two_of_another_s() {
     let (mut lookout, me) = (core.lookout.lock(), &core.workers[0]);
     let mut next = || {
         let work = lookout.next(&core, me).unwrap();
-        work.settle(&core);
+        core.settle(&work);
         (work.client(), work.cmd.seq)
     };
     let order: Vec<_> = (0..12).map(|_| next()).collect();
@@ -235,7 +235,7 @@ fn a_session_that_has_ended_is_gone_though_others_always_have_commands() {
         // There is a command whenever it looks.
         (0..2).for_each(|n: u64| client.send(Command::new(seq + n, Op::Syncfs)));
         for _ in 0..2 {
-            lookout.next(&core, me).unwrap().settle(&core);
+            core.settle(&lookout.next(&core, me).unwrap());
         }
         core.with_sessions(|all| all.count())
     };

@@ -16,15 +16,15 @@ use weldfs_ciscops::{
 };
 use weldfs_scheduler::{Mode, Token};
 
-use super::command::{Done, by_handle};
+use super::command::by_handle;
 use super::core::Core;
 use super::foresight::Foresight;
 use super::hand::Scratch;
-use super::lookout::Work;
 use super::namelock;
 use super::program::Withheld;
 use super::session::{HostFile, SessionState};
 use super::way::Way;
+use super::work::{Done, Work};
 use weldfs_session::ofd::Description;
 use weldfs_session::sets::{Members, Tickets, members};
 
@@ -144,7 +144,7 @@ impl<'c> HostTxn<'c> {
         }
         self.place(set);
         // The next command of the ring may follow.
-        self.work.settle(self.core);
+        self.core.settle(self.work);
         // Its place is fixed: names may change.
         self.names = None;
         self.turn().await;
@@ -291,7 +291,7 @@ impl<'c> HostTxn<'c> {
         let stands = outcome.is_ok() || outcome.micro_done > 0;
         let after = self.work.cmd.after_durable;
         if stands && (!self.sync.is_empty() || after) {
-            self.work.settle(self.core);
+            self.core.settle(self.work);
             self.scratch.wait();
             self.counted.synced = true;
             if let Err(e) = self.make_durable(after)

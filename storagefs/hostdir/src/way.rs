@@ -16,10 +16,10 @@ use weldfs_ciscops::limits::{PATH_COMPONENTS_MAX, SYMLINK_FOLLOW_MAX};
 use weldfs_ciscops::{Errno, Handle};
 
 use super::core::Core;
-use super::lookout::{Progress, Work};
 use super::namelock;
 use super::txn::HostTxn;
 use super::walk::{self, Dir, Place, Start};
+use super::work::{Progress, Work};
 
 /// Components that one call walks.
 const STRIDE: usize = 32;

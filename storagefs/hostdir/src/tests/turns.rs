@@ -14,7 +14,7 @@ fn whoever_looks_waits_for_no_ring_that_another_thread_is_at() {
     one.send(Command::new(1, Op::Syncfs));
     let work = lookout.next(&core, me).unwrap();
     let queue = work.queue.clone();
-    work.settle(&core);
+    core.settle(&work);
     lookout.note_dirty(&queue);
     one.send(Command::new(2, Op::Syncfs));
     other.send(Command::new(3, Op::Syncfs));
@@ -30,7 +30,7 @@ fn whoever_looks_waits_for_no_ring_that_another_thread_is_at() {
         is_ready.recv().unwrap();
         let mut next = || {
             let work = lookout.next(&core, me).unwrap();
-            work.settle(&core);
+            core.settle(&work);
             work.cmd.seq
         };
         let begun = Instant::now();
@@ -77,7 +77,7 @@ fn whoever_looks_gives_long_commands_away_and_leaves_the_lookout_for_one_that_sl
     let mut next = |seq| {
         client.send(Command::new(seq, Op::Syncfs));
         let work = lookout.next(&core, me).unwrap();
-        work.settle(&core);
+        core.settle(&work);
         work
     };
     assert!(matches!(core.long.job(), Some(Job::Look)));
@@ -132,7 +132,7 @@ fn what_is_slow_and_brief_has_no_half_of_the_processors_set_apart_for_it() {
         let mut work = core.lookout.lock().next(core, &core.workers[0]).unwrap();
         (0..20).for_each(|_| work.queue.pace.note(pace, Some(pace)));
         work.begun = u64::from(cut);
-        work.settle(core);
+        core.settle(&work);
         scratch.begin_long(core, &work, false);
         scratch.apart
     };
