@@ -6,14 +6,15 @@ use std::sync::atomic::Ordering;
 use rustix::fs::{FlockOperation, fdatasync, flock, fstat, fsync, syncfs};
 use weldfs_ciscops::limits::SNAPSHOT_MAX;
 use weldfs_ciscops::{
-    Access, At, ChecksumState, Command, Durability, Errno, Handle, InodeNo, LockAction, LockBody, LockKind, LockSpace,
-    Op, OpenFlags, Outcome, Placement, SharedRegion, TxnMode, interp,
+    Access, ChecksumState, Command, Errno, Handle, InodeNo, LockAction, LockBody, LockKind, LockSpace, Op, OpenFlags,
+    Outcome, Placement, SharedRegion, TxnMode, interp,
 };
 use weldfs_scheduler::{Mode, Token};
 use zerocopy::IntoBytes;
 
 use super::core::Core;
-use super::hand::{PIECE, Scratch};
+use super::cost;
+use super::scratch::{PIECE, Scratch};
 use super::sequence;
 use super::session::{HostFile, SessionState};
 use super::sys;
@@ -24,106 +25,6 @@ use weldfs_session::locks::{Held, Owner, Space, Span};
 use weldfs_session::ofd::Description;
 use weldfs_session::sets::{Tickets, members};
 
-/// Payload bytes from which on a command takes long.
-const LONG: u32 = 128 << 10;
-
-/// Bytes of entries with attributes from which on a listing does.
-const LONG_LISTING: u32 = 1 << 10;
-
-/// Whether a command may have to wait for a medium of the host's: it is not known how long, and others are not to.
-pub(super) fn waits_for_the_host(core: &Core, work: &Work) -> bool {
-    use Op::*;
-    matches!(work.cmd.op, Fsync { .. } | Fdatasync { .. } | Syncfs)
-        || work.cmd.after_durable
-        || (wants_durable(core, work) && changes(work))
-}
-
-/// Whether a command may keep its thread for longer than others should wait for the rings to be looked at, by what it
-/// asks for, or by what those before it on its ring took.
-pub(super) fn may_take_long(work: &Work) -> bool {
-    is_large(work) || work.queue.pace.is_slow()
-}
-
-/// Whether it is one call of the host that may take however long.
-pub(super) fn is_endless(work: &Work) -> bool {
-    matches!(work.cmd.op, Op::Fallocate { .. } | Op::Truncate { .. })
-}
-
-/// Whether it has turns at the processors by itself, where it needs one.
-pub(super) fn takes_turns(work: &Work) -> bool {
-    matches!(work.cmd.op, Op::ChecksumRange { .. })
-        || work.paths.program.as_ref().is_some_and(|program| program.computes().is_some())
-}
-
-/// Whether it is by what it asks for.
-pub(super) fn is_large(work: &Work) -> bool {
-    use Op::*;
-    match work.cmd.op {
-        // Of a file of whatever length.
-        ChecksumRange { .. } | Fallocate { .. } | Truncate { .. } => true,
-        Read { out, .. } | OpenReadClose { out, .. } if out.len >= LONG => true,
-        ReadChecksumVerify { len, .. } if len >= LONG => true,
-        // Of whatever: what its elements are is read when they run, and once.
-        Batch { .. } => true,
-        ReadDirPlus { out, .. } if out.len >= LONG_LISTING => true,
-        Program { .. } if work.paths.program.as_ref().is_some_and(|p| is_long(p)) => true,
-        Write { src, .. }
-        | WriteVerified { src, .. }
-        | AppendChecksumWrite { src, .. }
-        | OpenWriteClose { src, .. }
-            if src.len >= LONG =>
-        {
-            true
-        }
-        OpenReadWriteClose { out, src, .. } if out.len.max(src.len) >= LONG => true,
-        _ => false,
-    }
-}
-
-fn is_long(program: &weldfs_ciscops::program::Program) -> bool {
-    program.computes().is_some() || program.write_bytes().max(program.scratch_bytes()) >= u64::from(LONG)
-}
-
-/// Whether a command changes something that can be made durable.
-fn changes(work: &Work) -> bool {
-    use Op::*;
-    match &work.cmd.op {
-        Program { .. } => work.paths.program.as_ref().is_some_and(|p| p.changes()),
-        Open { flags, .. } => flags.intersects(OpenFlags::CREATE | OpenFlags::TRUNC),
-        Nop | Close { .. } | Read { .. } | Seek { .. } | Stat { .. } | StatPath { .. } | ReadDir { .. } => false,
-        Lock { .. } | SetFlags { .. } | Statfs { .. } | Readlink { .. } | Access { .. } => false,
-        GetXattr { .. } | ListXattr { .. } | VirtSpec { .. } | OpenReadClose { .. } | ReadChecksumVerify { .. } => {
-            false
-        }
-        ReadDirPlus { .. } => false,
-        _ => true,
-    }
-}
-
-/// Durability as asked for: by a program itself, the command, the description's O_SYNC or O_DSYNC, the default.
-fn wants_durable(core: &Core, work: &Work) -> bool {
-    match work.cmd.durability {
-        _ if work.paths.program.as_ref().is_some_and(|p| p.is_durable()) => true,
-        Durability::Durable => true,
-        Durability::Volatile => false,
-        Durability::Default => core.durable_default || synchronous(&work.queue.session, &work.cmd.op),
-    }
-}
-
-fn synchronous(session: &SessionState, op: &Op) -> bool {
-    let sync = OpenFlags::SYNC | OpenFlags::DSYNC;
-    match *op {
-        Op::Write { h, .. }
-        | Op::WriteVerified { h, .. }
-        | Op::Truncate { h, .. }
-        | Op::Fallocate { h, .. }
-        | Op::AppendChecksumWrite { h, .. }
-        | Op::ReadModifyWrite { h, .. } => session.handles.with(h, |d| d.flags().intersects(sync)).unwrap_or(false),
-        Op::OpenWriteClose { flags, .. } | Op::OpenReadWriteClose { flags, .. } => flags.intersects(sync),
-        _ => false,
-    }
-}
-
 /// Runs a command, or an element of one, or a slice of either: `None` when there is more of it.
 pub(super) async fn run(core: &Core, work: &Work, scratch: &mut Scratch) -> Option<Done> {
     #[cfg(test)]
@@ -133,7 +34,7 @@ pub(super) async fn run(core: &Core, work: &Work, scratch: &mut Scratch) -> Opti
         // Its client is gone, and nothing of it was promised.
         return Some(answer(Err(Errno::INTR)));
     }
-    if work.cmd.detectable || (work.cmd.mode == TxnMode::Macro && is_fused_change(work)) {
+    if work.cmd.detectable || (work.cmd.mode == TxnMode::Macro && cost::is_fused_change(work)) {
         // Nothing here outlives a crash that could tell what became of it, and nothing is taken back.
         return Some(answer(Err(Errno::OPNOTSUPP)));
     }
@@ -149,11 +50,6 @@ pub(super) async fn run(core: &Core, work: &Work, scratch: &mut Scratch) -> Opti
         Op::ReadDirPlus { h, cookie, out, .. } => sequence::read_dir_plus(core, work, (h, cookie, out), scratch).await,
         _ => cx.whole(scratch).await,
     }
-}
-
-/// Whether a command is fused and changes something: what a MacroTx would have to be all or nothing of.
-fn is_fused_change(work: &Work) -> bool {
-    work.cmd.op.is_fused() && changes(work)
 }
 
 impl<'c> Cx<'c> {
@@ -446,7 +342,7 @@ impl<'c> Cx<'c> {
     /// Every command that runs over a transaction.
     async fn file_system(&self, scratch: &mut Scratch) -> Option<Done> {
         let work = self.work;
-        let durable = wants_durable(self.core, work);
+        let durable = cost::wants_durable(self.core, work);
         // Nothing is taken back here, so what was done before a failure stands, and the completion says so.
         let cmd = Command { mode: TxnMode::Micro, ..work.cmd };
         if let Some(program) = work.paths.program.as_ref().filter(|p| p.computes().is_some()) {
@@ -505,22 +401,5 @@ fn on_host(
             };
             Ok(flock(&d.body.fd, how)?)
         }
-    }
-}
-
-/// How strongly a command that names its file by a handle holds it.
-pub(super) fn by_handle(op: &Op) -> Option<(Handle, Mode)> {
-    match *op {
-        // What moves the offset of the description runs alone, as read(2) and lseek(2) lock it.
-        Op::Read { h, at: At::Current, .. } | Op::Seek { h, .. } => Some((h, Mode::Exclusive)),
-        Op::Read { h, .. } | Op::ReadDir { h, .. } | Op::ReadChecksumVerify { h, .. } => Some((h, Mode::Shared)),
-        Op::Write { h, .. }
-        | Op::WriteVerified { h, .. }
-        | Op::Truncate { h, .. }
-        | Op::Fallocate { h, .. }
-        | Op::SetAttr { h, .. }
-        | Op::AppendChecksumWrite { h, .. }
-        | Op::ReadModifyWrite { h, .. } => Some((h, Mode::Exclusive)),
-        _ => None,
     }
 }

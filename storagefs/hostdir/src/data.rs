@@ -11,7 +11,7 @@ use weldfs_ciscops::{
     Access, At, ChecksumState, Errno, FallocMode, Handle, OpenFlags, SharedBytes, Sink, Source, Whence, Written,
 };
 
-use super::hand::PIECE;
+use super::scratch::PIECE;
 use super::sys;
 use super::txn::{FileRef, HostTxn, allow};
 

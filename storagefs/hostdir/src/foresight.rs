@@ -21,9 +21,9 @@ use weldfs_ciscops::{
 use super::attr::kind;
 use super::core::Core;
 use super::data;
-use super::hand::Scratch;
 use super::long::SLICE_NS;
 use super::names::host_flags;
+use super::scratch::Scratch;
 use super::txn::{FileRef, Held, HostTxn, allow};
 use super::walk;
 use super::work::{Done, Progress, Work};

@@ -11,8 +11,8 @@ use zerocopy::IntoBytes;
 
 use super::command;
 use super::core::Core;
-use super::hand::Scratch;
 use super::long::SLICE_NS;
+use super::scratch::Scratch;
 use super::txn::HostTxn;
 use super::work::{Done, Progress, Sequence, Work, answer};
 use weldfs_session::clock::now_ns;

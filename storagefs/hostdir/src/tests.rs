@@ -14,9 +14,9 @@ use weldfs_ciscops::{
 
 use weldfs_scheduler::{Mode, Token};
 
-use super::hand::Scratch;
 use super::long::Job;
 use super::lookout::REAP_NS;
+use super::scratch::Scratch;
 use super::txn::HostTxn;
 use super::*;
 use weldfs_session::rings::QueueParts;

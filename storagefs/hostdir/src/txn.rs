@@ -16,12 +16,11 @@ use weldfs_ciscops::{
 };
 use weldfs_scheduler::{Mode, Token};
 
-use super::command::by_handle;
 use super::core::Core;
 use super::foresight::Foresight;
-use super::hand::Scratch;
 use super::namelock;
 use super::program::Withheld;
+use super::scratch::Scratch;
 use super::session::{HostFile, SessionState};
 use super::way::Way;
 use super::work::{Done, Work};
@@ -393,6 +392,23 @@ impl Drop for HostTxn<'_> {
         if self.exclusive {
             self.core.exclusive.1.fetch_add(1, Ordering::SeqCst);
         }
+    }
+}
+
+/// How strongly a command that names its file by a handle holds it.
+fn by_handle(op: &Op) -> Option<(Handle, Mode)> {
+    match *op {
+        // What moves the offset of the description runs alone, as read(2) and lseek(2) lock it.
+        Op::Read { h, at: At::Current, .. } | Op::Seek { h, .. } => Some((h, Mode::Exclusive)),
+        Op::Read { h, .. } | Op::ReadDir { h, .. } | Op::ReadChecksumVerify { h, .. } => Some((h, Mode::Shared)),
+        Op::Write { h, .. }
+        | Op::WriteVerified { h, .. }
+        | Op::Truncate { h, .. }
+        | Op::Fallocate { h, .. }
+        | Op::SetAttr { h, .. }
+        | Op::AppendChecksumWrite { h, .. }
+        | Op::ReadModifyWrite { h, .. } => Some((h, Mode::Exclusive)),
+        _ => None,
     }
 }
 
