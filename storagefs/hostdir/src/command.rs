@@ -15,18 +15,17 @@ use zerocopy::IntoBytes;
 use super::core::Core;
 use super::cost;
 use super::scratch::{PIECE, Scratch};
-use super::sequence;
 use super::session::{HostFile, SessionState};
 use super::sys;
 use super::txn::HostTxn;
 use super::work::{Done, Progress, Work, answer};
-use super::{data, foresight};
+use super::{data, foresight, listing};
 use weldfs_session::locks::{Held, Owner, Space, Span};
 use weldfs_session::ofd::Description;
 use weldfs_session::sets::{Tickets, members};
 
-/// Runs a command, or an element of one, or a slice of either: `None` when there is more of it.
-pub(super) async fn run(core: &Core, work: &Work, scratch: &mut Scratch) -> Option<Done> {
+/// What a command is answered that is not to be begun.
+pub(super) fn refused(core: &Core, work: &Work) -> Option<Done> {
     #[cfg(test)]
     core.faults.run();
     let begun = !matches!(*work.progress.lock(), Progress::Begin);
@@ -43,11 +42,18 @@ pub(super) async fn run(core: &Core, work: &Work, scratch: &mut Scratch) -> Opti
     if named || matches!(work.cmd.placement, Placement::Slot { .. }) {
         return Some(answer(Err(Errno::OPNOTSUPP)));
     }
+    None
+}
+
+/// Runs a command that is no batch, or a slice of it: `None` when there is more of it.
+pub(super) async fn run(core: &Core, work: &Work, scratch: &mut Scratch) -> Option<Done> {
+    if let Some(done) = refused(core, work) {
+        return Some(done);
+    }
     let cx = Cx { core, work };
     match work.cmd.op {
         Op::ChecksumRange { h, offset, len, .. } => cx.checksum(h, offset, len, scratch).await.map(answer),
-        Op::Batch { items, results } => Box::pin(sequence::batch(core, work, (items, results), scratch)).await,
-        Op::ReadDirPlus { h, cookie, out, .. } => sequence::read_dir_plus(core, work, (h, cookie, out), scratch).await,
+        Op::ReadDirPlus { h, cookie, out, .. } => listing::run(core, work, (h, cookie, out), scratch).await,
         _ => cx.whole(scratch).await,
     }
 }
@@ -73,6 +79,8 @@ impl<'c> Cx<'c> {
             Op::TxnBegin | Op::TxnWrite { .. } | Op::TxnCommit { .. } | Op::TxnAbort { .. } => {
                 answer(Err(Errno::OPNOTSUPP))
             }
+            // Its elements are run one by one (`sequence`), and are no batches themselves.
+            Op::Batch { .. } => answer(Err(Errno::INVAL)),
             // A file of the host has no place for a spec that every tool of the host would keep.
             Op::VirtRegister { .. } | Op::VirtSpec { .. } | Op::VirtParams { .. } => answer(Err(Errno::OPNOTSUPP)),
             _ => return cx.file_system(scratch).await,

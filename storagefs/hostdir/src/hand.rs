@@ -12,11 +12,11 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use weldfs_ciscops::{Cqe, Errno, Outcome, Sqe};
 use weldfs_waiting::Slice;
 
-use super::command;
 use super::core::Core;
 use super::cost;
 use super::long::Job;
 use super::scratch::Scratch;
+use super::sequence;
 use super::session::QueueState;
 use super::sys;
 use super::work::{Done, Work};
@@ -151,7 +151,7 @@ impl Hand<'_> {
         let (queue, waits) = (work.queue.clone(), self.scratch.waits);
         let before = (work.away || queue.pace.is_suspect()).then(sys::Usage::now);
         let done = match self.act_as(&work.queue.session.cred) {
-            Ok(()) => wait(&self.waker, command::run(self.core, &work, &mut self.scratch)),
+            Ok(()) => wait(&self.waker, sequence::run(self.core, &work, &mut self.scratch)),
             Err(errno) => Some(Done::from(Outcome::failed(errno))),
         };
         self.scratch.turn = None;

@@ -26,6 +26,7 @@ mod cost;
 mod data;
 mod foresight;
 mod hand;
+mod listing;
 mod long;
 mod lookout;
 mod namelock;
