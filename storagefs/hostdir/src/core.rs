@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use weldfs_ciscops::{Durability, Errno, InodeNo, Op};
+use weldfs_ciscops::{Durability, InodeNo, Op};
 use weldfs_locks::{Condvar, Mutex};
 
+use super::budget::Budget;
 use super::computing::{Beat, Computing};
 use super::config::HostDirConfig;
 use super::long::Long;
@@ -20,8 +20,7 @@ use super::power;
 use super::processors::Processors;
 use super::session::{HostFile, QueueState, SessionState};
 use super::work::Work;
-use weldfs_session::clock::now_ns;
-use weldfs_session::counters::{CoreCounters, Totals, several_writers};
+use weldfs_session::counters::{CoreCounters, several_writers};
 use weldfs_session::departed;
 use weldfs_session::departures::Departures;
 use weldfs_session::inbox::Inbox;
@@ -29,7 +28,7 @@ use weldfs_session::leavings::Leavings;
 use weldfs_session::limits::{PLACEHOLDERS_MAX, QUEUES_MAX, SESSIONS_MAX};
 use weldfs_session::ofd::OpenFiles;
 use weldfs_session::sets::SetTable;
-use weldfs_session::tenants::{DeviceStock, Identity, Resource, Tenant, TenantTable, TenantsConfig};
+use weldfs_session::tenants::{DeviceStock, TenantTable, TenantsConfig};
 
 /// Descriptors of this process that files never get: sockets, doorbells, threads.
 const FDS_KEPT: usize = 64;
@@ -83,17 +82,17 @@ pub struct Core {
     pub(super) flushes: AtomicU64,
     /// Placeholders alone hold files: look now and then whether any process holds the placeholders.
     pub(super) watch: AtomicBool,
-    sessions: Mutex<Sessions>,
+    pub(super) sessions: Mutex<Sessions>,
     /// Clients of several tenants are attached.
     pub(super) several: AtomicBool,
-    no_sessions: Condvar,
+    pub(super) no_sessions: Condvar,
     pub(super) departures: Departures,
-    next_session: AtomicU64,
-    pool_bytes: AtomicU64,
+    pub(super) next_session: AtomicU64,
+    /// Of queue pairs.
+    pub(super) budget: Arc<Budget>,
     pub(super) leavings: Leavings,
     /// When it began to end, nanoseconds of the device's clock; 0: it does not.
-    ending_since: AtomicU64,
-    queues: AtomicUsize,
+    pub(super) ending_since: AtomicU64,
     poisoned: AtomicBool,
     /// Readable once it is.
     failure: OwnedFd,
@@ -101,12 +100,13 @@ pub struct Core {
     pub(super) faults: super::tests::Faults,
 }
 
+/// Those that are attached.
 #[derive(Default)]
-struct Sessions {
-    live: HashMap<u64, Arc<SessionState>>,
+pub(super) struct Sessions {
+    pub live: HashMap<u64, Arc<SessionState>>,
     /// Of each tenant that has any.
-    of_tenants: HashMap<u32, usize>,
-    refuse: bool,
+    pub of_tenants: HashMap<u32, usize>,
+    pub refuse: bool,
 }
 
 /// Descriptors that this process may have.
@@ -166,10 +166,9 @@ impl Core {
             no_sessions: Condvar::new(),
             departures: Departures::new()?,
             next_session: AtomicU64::new(1),
-            pool_bytes: AtomicU64::new(0),
+            budget: Arc::default(),
             leavings: Leavings::beginning(move || processors.roam(&mut true)),
             ending_since: AtomicU64::new(0),
-            queues: AtomicUsize::new(0),
             poisoned: AtomicBool::new(false),
             failure: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             #[cfg(test)]
@@ -191,104 +190,9 @@ impl Core {
         uuid
     }
 
-    /// A new session. EACCES for another user where this process has its own rights only.
-    pub(super) fn attach(self: &Arc<Self>, who: Identity, client_id: [u8; 16]) -> Result<Arc<SessionState>, Errno> {
-        if !self.for_others && who.cred.uid != self.uid {
-            return Err(Errno::ACCES);
-        }
-        let mut sessions = self.sessions.lock();
-        if sessions.refuse {
-            return Err(Errno::NODEV);
-        }
-        let tenant = self.tenants.of(&who);
-        if !tenant.take(Resource::Sessions, 1) {
-            return Err(Errno::MFILE);
-        }
-        let id = self.next_session.fetch_add(1, Ordering::Relaxed);
-        let state = SessionState::new(self, id, who.cred, tenant.clone(), client_id);
-        let state = Arc::new(state.inspect_err(|_| tenant.give(Resource::Sessions, 1))?);
-        sessions.live.insert(id, state.clone());
-        *sessions.of_tenants.entry(state.tenant.id.0).or_default() += 1;
-        self.note_tenants(&sessions);
-        Ok(state)
-    }
-
-    pub(super) fn session_gone(&self, session: &Arc<SessionState>, totals: impl FnOnce() -> Totals) {
-        let mut sessions = self.sessions.lock();
-        session.tenant.retire(&totals());
-        session.tenant.give(Resource::Sessions, 1);
-        if sessions.live.remove(&session.id).is_some()
-            && let Some(n) = sessions.of_tenants.get_mut(&session.tenant.id.0)
-        {
-            *n -= 1;
-            if *n == 0 {
-                sessions.of_tenants.remove(&session.tenant.id.0);
-            }
-        }
-        self.note_tenants(&sessions);
-        if sessions.live.is_empty() {
-            self.no_sessions.notify_all();
-        }
-        drop(sessions);
-        self.departures.note();
-    }
-
-    fn note_tenants(&self, sessions: &Sessions) {
-        self.several.store(sessions.of_tenants.len() > 1, Ordering::Relaxed);
-    }
-
     /// Whether clients of several tenants are attached.
     pub(super) fn has_several(&self) -> bool {
         self.several.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn with_sessions<R>(&self, f: impl FnOnce(&mut dyn Iterator<Item = &Arc<SessionState>>) -> R) -> R {
-        f(&mut self.sessions.lock().live.values())
-    }
-
-    /// The sessions of a user that are ending.
-    pub(super) fn departing(&self, uid: u32) -> Vec<u64> {
-        let sessions = self.sessions.lock();
-        sessions.live.values().filter(|s| s.cred.uid == uid && s.closing()).map(|s| s.id).collect()
-    }
-
-    /// Whether a session is there.
-    pub(super) fn has_session(&self, id: u64) -> bool {
-        self.sessions.lock().live.contains_key(&id)
-    }
-
-    /// Ends this session: its client lied about a ring.
-    pub(super) fn kill_session(&self, id: u64) {
-        let session = self.sessions.lock().live.get(&id).cloned();
-        if let Some(session) = session {
-            session.close();
-        }
-    }
-
-    pub(super) fn charge_pool(&self, tenant: &Tenant, bytes: u64) -> Result<(), Errno> {
-        if self.queues.fetch_add(1, Ordering::Relaxed) >= QUEUES_MAX || !tenant.take(Resource::QueuePairs, 1) {
-            self.queues.fetch_sub(1, Ordering::Relaxed);
-            return Err(Errno::MFILE);
-        }
-        if !tenant.take(Resource::PoolBytes, bytes) {
-            tenant.give(Resource::QueuePairs, 1);
-            self.queues.fetch_sub(1, Ordering::Relaxed);
-            return Err(Errno::NOMEM);
-        }
-        self.pool_bytes.fetch_add(bytes, Ordering::Relaxed);
-        Ok(())
-    }
-
-    pub(super) fn release_pool(&self, tenant: &Tenant, bytes: u64) {
-        tenant.give(Resource::PoolBytes, bytes);
-        tenant.give(Resource::QueuePairs, 1);
-        self.pool_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.queues.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Queue pairs and the bytes of their memory.
-    pub(super) fn pools(&self) -> (usize, u64) {
-        (self.queues.load(Ordering::Relaxed), self.pool_bytes.load(Ordering::Relaxed))
     }
 
     pub(super) fn watch_placeholders(&self) {
@@ -349,19 +253,5 @@ impl Core {
 
     pub(super) fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::Relaxed)
-    }
-
-    /// No new sessions; those there are end, then the threads do.
-    pub(super) fn end(&self) {
-        let mut sessions = self.sessions.lock();
-        sessions.refuse = true;
-        self.ending_since.store(now_ns().max(1), Ordering::Relaxed);
-        let live: Vec<_> = sessions.live.values().cloned().collect();
-        weldfs_locks::MutexGuard::unlocked(&mut sessions, &self.sessions, || live.iter().for_each(SessionState::close));
-        while !sessions.live.is_empty() && !self.is_poisoned() {
-            self.no_sessions.wait_for(&mut sessions, Duration::from_millis(100));
-        }
-        drop(sessions);
-        self.inbox.send(Message::Stop);
     }
 }

@@ -18,9 +18,11 @@
 //! and what a crash leaves is what the host's file system leaves.
 
 mod attr;
+mod budget;
 mod command;
 mod computing;
 mod config;
+mod control;
 mod core;
 mod cost;
 mod data;
@@ -39,6 +41,7 @@ mod rings;
 mod scratch;
 mod sequence;
 mod session;
+mod sessions;
 mod stats;
 mod sys;
 mod txn;
@@ -60,7 +63,7 @@ use weldfs_session::stats::{DeviceFacts, DeviceStats, Usage};
 use weldfs_session::tenants::{Identity, TenantReport};
 
 pub use config::{HostDirConfig, THREADS};
-pub use session::HostSession;
+pub use control::HostSession;
 
 /// A directory being served. Thread-safe; dropping it shuts it down.
 pub struct HostDir {
@@ -89,7 +92,7 @@ impl HostDir {
     /// A session for a client whose identity the control plane vouches for. EACCES: this process acts with its own
     /// rights only, and they are not the client's. EMFILE at the limit, ENODEV while it shuts down.
     pub fn attach(&self, who: impl Into<Identity>, client_id: [u8; 16]) -> Result<HostSession, Errno> {
-        Ok(HostSession::new(self.core.attach(who.into(), client_id)?))
+        HostSession::attach(&self.core, who.into(), client_id)
     }
 
     /// The sessions of a user that are ending, as of a device.

@@ -107,7 +107,7 @@ impl Lookout {
             // Also where there is always something to do: who has ended gives back what it had, and its user's next
             // process waits for that.
             if self.ending && now_ns().saturating_sub(self.reaped) > REAP_NS {
-                self.reap();
+                self.reap(core);
             }
             if let Some(work) = self.take_turns(core) {
                 if idle_polls > SPIN_MIN {
@@ -118,7 +118,7 @@ impl Lookout {
             }
             self.publish();
             if self.ending {
-                self.reap();
+                self.reap(core);
             }
             idle_polls += 1;
             if idle_polls == 1 {
@@ -288,7 +288,7 @@ impl Lookout {
     }
 
     /// Drops the queues that have been drained.
-    fn reap(&mut self) {
+    fn reap(&mut self, core: &Core) {
         let mut missed = false;
         let mut drained = |q: &Arc<QueueState>| match q.pair.try_ends() {
             Some(mut ends) => ends.is_drained(),
@@ -307,7 +307,7 @@ impl Lookout {
                     let _ = epoll::delete(&self.epoll, &*session.doorbell);
                 }
             }
-            session.queue_gone(&queue);
+            core.queue_gone(&queue);
         }
         self.missed |= missed;
         self.ending = self.queues.iter().any(|q| q.pair.try_ends().is_none_or(|ends| ends.is_draining()));

@@ -29,7 +29,7 @@ impl Core {
     }
 
     pub(super) fn usage(&self) -> Usage {
-        let (queues, pool_bytes) = self.pools();
+        let (queues, pool_bytes) = self.budget.used();
         let (sessions, handles) =
             self.with_sessions(|live| live.fold((0, 0), |(n, handles), s| (n + 1, handles + s.handles.count())));
         Usage {

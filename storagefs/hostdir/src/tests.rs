@@ -171,8 +171,7 @@ fn a_command_says_once_that_it_has_its_place_and_never_for_the_next_one() {
     let place = tempfile::tempdir().unwrap();
     // Nothing serves it but this test.
     let core = Core::new(HostDirConfig::new(place.path())).unwrap();
-    let state = core.attach(whoever().into(), [0; 16]).unwrap();
-    let session = HostSession::new(state);
+    let session = HostSession::attach(&core, whoever().into(), [0; 16]).unwrap();
     let mut client = Client::new(session.new_queue_local(8, 4096).unwrap());
     (1..=3).for_each(|seq| client.send(Command::new(seq, Op::Syncfs)));
     let mut lookout = core.lookout.lock();
@@ -194,7 +193,7 @@ fn a_tenant_with_many_rings_has_one_command_between_two_of_another_s() {
     // Nothing serves it but this test.
     let core = Core::new(HostDirConfig::new(place.path())).unwrap();
     let client = |uid| {
-        let session = HostSession::new(core.attach(Cred { uid, ..whoever() }.into(), [0; 16]).unwrap());
+        let session = HostSession::attach(&core, Cred { uid, ..whoever() }.into(), [0; 16]).unwrap();
         let mut client = Client::new(session.new_queue_local(8, 4096).unwrap());
         (1..=3).for_each(|seq| client.send(Command::new(seq, Op::Syncfs)));
         (session, client)
@@ -226,7 +225,7 @@ fn a_session_that_has_ended_is_gone_though_others_always_have_commands() {
     let place = tempfile::tempdir().unwrap();
     // Nothing serves it but this test.
     let core = Core::new(HostDirConfig::new(place.path())).unwrap();
-    let attach = || HostSession::new(core.attach(whoever().into(), [0; 16]).unwrap());
+    let attach = || HostSession::attach(&core, whoever().into(), [0; 16]).unwrap();
     let (busy, ended) = (attach(), attach());
     let mut client = Client::new(busy.new_queue_local(8, 4096).unwrap());
     let gone = Client::new(ended.new_queue_local(8, 4096).unwrap());
@@ -264,7 +263,7 @@ fn prepared_after(
     meanwhile: Option<&mut dyn FnMut()>,
     check: impl FnOnce(&mut HostTxn<'_>, bool),
 ) {
-    let session = HostSession::new(core.attach(whoever().into(), [0; 16]).unwrap());
+    let session = HostSession::attach(core, whoever().into(), [0; 16]).unwrap();
     let mut client = Client::new(session.new_queue_local(8, 1 << 16).unwrap());
     let body = parse(text, &[]).unwrap().body.bind(&[]).unwrap();
     let body = client.path(&body);

@@ -7,7 +7,7 @@ fn whoever_looks_waits_for_no_ring_that_another_thread_is_at() {
     let place = tempfile::tempdir().unwrap();
     // Nothing serves it but this test.
     let core = Core::new(HostDirConfig::new(place.path())).unwrap();
-    let session = HostSession::new(core.attach(whoever().into(), [0; 16]).unwrap());
+    let session = HostSession::attach(&core, whoever().into(), [0; 16]).unwrap();
     let client = || Client::new(session.new_queue_local(8, 4096).unwrap());
     let (mut one, mut other) = (client(), client());
     let (mut lookout, me) = (core.lookout.lock(), &core.workers[0]);
@@ -71,7 +71,7 @@ fn whoever_looks_gives_long_commands_away_and_leaves_the_lookout_for_one_that_sl
     let place = tempfile::tempdir().unwrap();
     // Nothing serves it but this test.
     let core = Core::new(HostDirConfig { threads: 2, ..HostDirConfig::new(place.path()) }).unwrap();
-    let session = HostSession::new(core.attach(whoever().into(), [0; 16]).unwrap());
+    let session = HostSession::attach(&core, whoever().into(), [0; 16]).unwrap();
     let mut client = Client::new(session.new_queue_local(8, 4096).unwrap());
     let (mut lookout, me) = (core.lookout.lock(), &core.workers[0]);
     let mut next = |seq| {
@@ -125,7 +125,7 @@ fn what_is_slow_and_brief_has_no_half_of_the_processors_set_apart_for_it() {
     }
     let place = tempfile::tempdir().unwrap();
     let begin = |pace: u64, cut: bool, scratch: &mut Scratch, core: &Arc<Core>| {
-        let session = HostSession::new(core.attach(whoever().into(), [0; 16]).unwrap());
+        let session = HostSession::attach(core, whoever().into(), [0; 16]).unwrap();
         let mut client = Client::new(session.new_queue_local(8, 4096).unwrap());
         client.send(Command::new(1, Op::Stat { h: Handle::ROOT, out: PoolRange::new(0, 256) }));
         core.several.store(true, Ordering::Relaxed);
@@ -151,7 +151,7 @@ fn a_checksum_that_waits_for_its_file_leaves_its_turn_to_others() {
     let file = place.path().join("f");
     std::fs::write(&file, vec![1; 1 << 20]).unwrap();
     let core = Core::new(HostDirConfig::new(place.path())).unwrap();
-    let session = HostSession::new(core.attach(whoever().into(), [0; 16]).unwrap());
+    let session = HostSession::attach(&core, whoever().into(), [0; 16]).unwrap();
     let mut client = Client::new(session.new_queue_local(8, 1 << 16).unwrap());
     let mut scratch = Scratch::default();
     let next = |client: &mut Client, cmd: Command| {
@@ -192,7 +192,7 @@ fn a_thread_that_computes_beside_other_users_yields_to_others_and_has_its_share_
     }
     let attach = |uid| {
         let cred = Cred { uid, gid: uid, groups: [].as_slice().into() };
-        HostSession::new(core.attach(cred.into(), [0; 16]).unwrap())
+        HostSession::attach(&core, cred.into(), [0; 16]).unwrap()
     };
     // A thread of its own: what it becomes is forgotten with it.
     let look = || {
@@ -226,7 +226,7 @@ fn a_dead_clients_ring_is_taken_to_its_end_however_soon_whoever_looks_would_slee
     let place = tempfile::tempdir().unwrap();
     // Nothing serves it but this test.
     let core = Core::new(HostDirConfig { spin_ns_max: 0, ..HostDirConfig::new(place.path()) }).unwrap();
-    let session = HostSession::new(core.attach(whoever().into(), [0; 16]).unwrap());
+    let session = HostSession::attach(&core, whoever().into(), [0; 16]).unwrap();
     let mut client = Client::new(session.new_queue_local(1024, 4096).unwrap());
     (0..1000).for_each(|n| client.sq.push(&Command::new(n, Op::Nop).encode()).unwrap());
     client.sq.publish();
