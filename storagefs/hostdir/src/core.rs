@@ -14,7 +14,7 @@ use super::budget::Budget;
 use super::computing::{Beat, Computing};
 use super::config::HostDirConfig;
 use super::long::Long;
-use super::lookout::Lookout;
+use super::lookout::{Lookout, Message};
 use super::namelock::NameLock;
 use super::power;
 use super::processors::Processors;
@@ -32,16 +32,6 @@ use weldfs_session::tenants::{DeviceStock, TenantTable, TenantsConfig};
 
 /// Descriptors of this process that files never get: sockets, doorbells, threads.
 const FDS_KEPT: usize = 64;
-
-/// What is left for whoever looks at the rings.
-pub(super) enum Message {
-    /// Serve this queue pair from now on.
-    Queue(Arc<QueueState>),
-    /// Drain and drop the queues of this session.
-    CloseSession(u64),
-    /// End when no queue is left.
-    Stop,
-}
 
 /// The shared part.
 pub struct Core {

@@ -34,6 +34,7 @@ mod lookout;
 mod namelock;
 mod names;
 mod pace;
+mod polling;
 pub mod power;
 mod processors;
 mod program;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use weldfs_ciscops::Errno;
 
-use super::core::{Core, Message, Sessions};
+use super::core::{Core, Sessions};
+use super::lookout::Message;
 use super::session::{QueueState, SessionState};
 use weldfs_session::clock::now_ns;
 use weldfs_session::counters::Totals;

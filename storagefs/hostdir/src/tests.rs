@@ -15,7 +15,7 @@ use weldfs_ciscops::{
 use weldfs_scheduler::{Mode, Token};
 
 use super::long::Job;
-use super::lookout::REAP_NS;
+use super::polling::REAP_NS;
 use super::scratch::Scratch;
 use super::txn::HostTxn;
 use super::*;
