@@ -19,7 +19,7 @@ use super::session::{HostFile, SessionState};
 use super::sys;
 use super::txn::HostTxn;
 use super::work::{Done, Progress, Work, answer};
-use super::{data, foresight, listing};
+use super::{data, listing, rehearsal};
 use weldfs_session::locks::{Held, Owner, Space, Span};
 use weldfs_session::ofd::Description;
 use weldfs_session::sets::{Tickets, members};
@@ -354,7 +354,7 @@ impl<'c> Cx<'c> {
         // Nothing is taken back here, so what was done before a failure stands, and the completion says so.
         let cmd = Command { mode: TxnMode::Micro, ..work.cmd };
         if let Some(program) = work.paths.program.as_ref().filter(|p| p.computes().is_some()) {
-            return Box::pin(foresight::run(self.core, work, (&cmd, program), durable, scratch)).await;
+            return Box::pin(rehearsal::run(self.core, work, (&cmd, program), durable, scratch)).await;
         }
         let mut txn = HostTxn::new(self.core, work, scratch, durable);
         txn.prepare().await;

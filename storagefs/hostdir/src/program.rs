@@ -18,10 +18,10 @@ use std::time::Duration;
 use rustix::fs::{Access as HostAccess, AtFlags, CWD, StatxFlags, accessat, fstat, statx};
 use rustix::process::geteuid;
 use weldfs_ciscops::program::{Micro, Program, Str};
-use weldfs_ciscops::{Access, Errno, Handle, InodeNo, OpenFlags};
+use weldfs_ciscops::{Access, Errno, Handle, OpenFlags};
 use weldfs_scheduler::Mode;
 
-use super::txn::{FileRef, HostTxn};
+use super::txn::{FileRef, HostTxn, Withheld};
 use super::walk::{Place, by_proc};
 use weldfs_session::sets::{Members, members};
 
@@ -30,13 +30,6 @@ use weldfs_session::sets::{Members, members};
 const TRIES: usize = 16;
 /// How long it waits for names while it holds files: they may wait for each other.
 const NAMES_WAIT: Duration = Duration::from_millis(1);
-
-/// What a program does not hold alone although it would change it.
-#[derive(Default)]
-pub(super) struct Withheld {
-    names: bool,
-    files: Vec<InodeNo>,
-}
 
 /// Whether the caller may change the entries of a directory, or the content of a file.
 fn may(fd: BorrowedFd<'_>, how: HostAccess) -> bool {
@@ -229,12 +222,7 @@ impl HostTxn<'_> {
         need.set.push((key.0, if changes && !withheld { Mode::Exclusive } else { Mode::Shared }));
     }
 
-    /// Whether names are held with others although the program would change some.
-    pub(super) fn withholds_names(&self) -> bool {
-        self.is_placed() && self.withheld.names
-    }
-
-    /// Whether a file is.
+    /// Whether a file is held with others although the program would change it.
     pub(super) fn withholds(&self, f: FileRef) -> Result<bool, Errno> {
         if self.withheld.files.is_empty() {
             return Ok(false);

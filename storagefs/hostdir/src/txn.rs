@@ -1,4 +1,4 @@
-//! A command's `Target`: the files it has opened, the tickets and the names it holds, what is to be made durable.
+//! A command's transaction: the files it has opened, the tickets and the names it holds, what is to be made durable.
 //!
 //! What is done is done at once: there is nothing to commit and nothing to roll back. Names come before tickets: a
 //! command that has tickets never waits for names.
@@ -9,17 +9,12 @@ use std::sync::atomic::Ordering;
 
 use rustix::fs::{fdatasync, fstat, fsync, syncfs};
 use smallvec::SmallVec;
-use weldfs_ciscops::dirent::DirentWriter;
-use weldfs_ciscops::{
-    Access, AccessMask, At, ChecksumState, Cursor, Errno, FallocMode, Handle, InodeNo, Kept, Op, OpenFlags, Opened,
-    Outcome, Quiet, RenameFlags, SetAttrBody, Sink, Source, StatBody, StatfsBody, Target, Whence, Written, XattrFlags,
-};
+use weldfs_ciscops::{Access, Errno, Handle, InodeNo, Op, OpenFlags, Outcome};
 use weldfs_scheduler::{Mode, Token};
 
 use super::core::Core;
 use super::foresight::Foresight;
 use super::namelock;
-use super::program::Withheld;
 use super::scratch::Scratch;
 use super::session::{HostFile, SessionState};
 use super::way::Way;
@@ -44,6 +39,13 @@ pub(super) enum Held {
     Root,
     /// A file that a rehearsal would have made, by its number there.
     Imagined(usize),
+}
+
+/// What a program does not hold alone although it would change it.
+#[derive(Default)]
+pub(super) struct Withheld {
+    pub names: bool,
+    pub files: Vec<InodeNo>,
 }
 
 /// What is to be made durable, at the end.
@@ -114,18 +116,6 @@ impl<'c> HostTxn<'c> {
 
     pub fn session(&self) -> &'c SessionState {
         &self.work.queue.session
-    }
-
-    /// Takes the tickets of a command that names its file by a handle, and of a program.
-    pub async fn prepare(&mut self) {
-        if let Some(program) = &self.work.paths.program {
-            return self.prepare_program(program).await;
-        }
-        if let Some((h, mode)) = by_handle(&self.work.cmd.op)
-            && let Ok(key) = self.key_of(h)
-        {
-            self.hold(members([(key.0, mode)])).await;
-        }
     }
 
     /// The key of what is behind a handle.
@@ -204,6 +194,11 @@ impl<'c> HostTxn<'c> {
                 });
             }
         }
+    }
+
+    /// Whether names are held with others although the program would change some.
+    pub fn withholds_names(&self) -> bool {
+        self.is_placed() && self.withheld.names
     }
 
     /// The hold on names, as long as the command has no tickets.
@@ -345,7 +340,13 @@ impl<'c> HostTxn<'c> {
     }
 
     /// Makes a file opened by this command a description of the session.
-    fn describe(&mut self, f: FileRef, flags: OpenFlags, mode: u32, placeholder: u32) -> Result<Handle, Errno> {
+    pub(super) fn describe(
+        &mut self,
+        f: FileRef,
+        flags: OpenFlags,
+        mode: u32,
+        placeholder: u32,
+    ) -> Result<Handle, Errno> {
         let session = self.session();
         if placeholder != 0 && !session.handles.has_placeholder(placeholder) {
             return Err(Errno::INVAL);
@@ -395,295 +396,7 @@ impl Drop for HostTxn<'_> {
     }
 }
 
-/// How strongly a command that names its file by a handle holds it.
-fn by_handle(op: &Op) -> Option<(Handle, Mode)> {
-    match *op {
-        // What moves the offset of the description runs alone, as read(2) and lseek(2) lock it.
-        Op::Read { h, at: At::Current, .. } | Op::Seek { h, .. } => Some((h, Mode::Exclusive)),
-        Op::Read { h, .. } | Op::ReadDir { h, .. } | Op::ReadChecksumVerify { h, .. } => Some((h, Mode::Shared)),
-        Op::Write { h, .. }
-        | Op::WriteVerified { h, .. }
-        | Op::Truncate { h, .. }
-        | Op::Fallocate { h, .. }
-        | Op::SetAttr { h, .. }
-        | Op::AppendChecksumWrite { h, .. }
-        | Op::ReadModifyWrite { h, .. } => Some((h, Mode::Exclusive)),
-        _ => None,
-    }
-}
-
 /// The grant decides.
 pub(super) fn allow(f: FileRef, need: Access) -> Result<(), Errno> {
     if f.access.contains(need) { Ok(()) } else { Err(Errno::BADF) }
-}
-
-impl Target for HostTxn<'_> {
-    type File = FileRef;
-
-    fn same_file(&self, a: FileRef, b: FileRef) -> bool {
-        if self.is_rehearsed()
-            && (matches!(self.held(a), Held::Imagined(_)) || matches!(self.held(b), Held::Imagined(_)))
-        {
-            return matches!((self.held(a), self.held(b)), (Held::Imagined(a), Held::Imagined(b)) if a == b);
-        }
-        let which = |f| fstat(self.fd(f)).map(|s| (s.st_dev, s.st_ino)).ok();
-        which(a).is_some_and(|one| which(b) == Some(one))
-    }
-
-    async fn boundary(&mut self, _: u16) -> Result<(), Errno> {
-        self.breathe();
-        self.may_be_cut()?;
-        self.compute_in_turn();
-        if self.core.goes_on(self.session(), &self.work.cmd.op, true) { Ok(()) } else { Err(Errno::INTR) }
-    }
-
-    fn quiet(&mut self, how: Quiet) {
-        self.note_quiet(how);
-    }
-
-    fn is_rehearsal(&self) -> bool {
-        self.is_rehearsed()
-    }
-
-    fn foresees(&self) -> bool {
-        self.foresight.is_some()
-    }
-
-    fn unforeseen(&mut self, bytes: u64) -> Result<(), Errno> {
-        self.is_unforeseen(bytes)
-    }
-
-    fn kept(&mut self) -> Option<Kept> {
-        self.take_foresight()
-    }
-
-    fn keep(&mut self, state: Kept) {
-        self.keep_foresight(state);
-    }
-
-    fn key(&self, name: u64) -> Result<std::sync::Arc<weldfs_functions::cipher::Key>, Errno> {
-        self.session().keys.get(name)
-    }
-
-    fn random(&mut self, out: &mut [u8]) -> Result<(), Errno> {
-        weldfs_fs::keys::random(out)
-    }
-
-    async fn open(&mut self, base: Handle, path: &[u8], flags: OpenFlags, mode: u32) -> Result<Opened<FileRef>, Errno> {
-        if self.is_rehearsed() {
-            return self.imagine_open(base, path, flags).await;
-        }
-        let opened = self.open_core(base, path, flags, mode).await;
-        self.done |= opened.is_ok_and(|o| o.created || flags.contains(OpenFlags::TRUNC));
-        let opened = opened?;
-        if flags.contains(OpenFlags::WRITE) && self.withholds(opened.file)? {
-            // It was not allowed to when it got its place, and holds it as one that reads.
-            return Err(Errno::ACCES);
-        }
-        Ok(opened)
-    }
-
-    async fn install(&mut self, opened: Opened<FileRef>, flags: OpenFlags, placeholder: u32) -> Result<Handle, Errno> {
-        self.describe(opened.file, flags, opened.mode, placeholder)
-    }
-
-    async fn file(&mut self, h: Handle, need: Access) -> Result<FileRef, Errno> {
-        let file = self.by_handle(h)?;
-        allow(file, need)?;
-        Ok(file)
-    }
-
-    async fn cursor(&mut self, h: Handle) -> Result<Cursor, Errno> {
-        if h == Handle::ROOT {
-            return Ok(Cursor { offset: 0, append: false });
-        }
-        let read = |d: &Description<HostFile>| (d.offset(), d.flags().contains(OpenFlags::APPEND));
-        self.session().handles.with(h, read).map(|(offset, append)| Cursor { offset, append })
-    }
-
-    async fn set_cursor(&mut self, h: Handle, offset: u64) -> Result<(), Errno> {
-        // A handle that was closed meanwhile: nothing can ask for the offset either.
-        let _ = self.session().handles.with(h, |d| d.set_offset(offset));
-        Ok(())
-    }
-
-    async fn size(&mut self, f: FileRef) -> Result<u64, Errno> {
-        if self.is_rehearsed() { self.imagined_size(f) } else { self.size_core(f) }
-    }
-
-    async fn read(
-        &mut self,
-        f: FileRef,
-        off: u64,
-        len: u64,
-        sink: Sink<'_>,
-        sum: Option<&mut ChecksumState>,
-    ) -> Result<u64, Errno> {
-        if self.is_rehearsed() {
-            return self.imagine_read(f, off, len, sink, sum);
-        }
-        self.read_core(f, off, len, sink, sum)
-    }
-
-    async fn write(
-        &mut self,
-        f: FileRef,
-        at: At,
-        src: Source<'_>,
-        sum: Option<&mut ChecksumState>,
-    ) -> Result<Written, Errno> {
-        if self.is_rehearsed() {
-            return self.imagine_write(f, at, src, sum);
-        }
-        self.done = true;
-        self.write_core(f, at, src, sum)
-    }
-
-    async fn truncate(&mut self, f: FileRef, size: u64) -> Result<(), Errno> {
-        if self.is_rehearsed() {
-            return self.imagine_size(f, size);
-        }
-        self.done = true;
-        self.truncate_core(f, size)
-    }
-
-    async fn fallocate(&mut self, f: FileRef, mode: FallocMode, off: u64, len: u64) -> Result<(), Errno> {
-        self.fallocate_core(f, mode, off, len)
-    }
-
-    async fn seek(&mut self, h: Handle, whence: Whence, off: i64) -> Result<u64, Errno> {
-        self.seek_core(h, whence, off)
-    }
-
-    async fn read_dir(&mut self, h: Handle, cookie: u64, out: &mut DirentWriter<'_>) -> Result<u64, Errno> {
-        self.read_dir_core(h, cookie, out)
-    }
-
-    async fn stat(&mut self, base: Handle, path: &[u8], nofollow: bool) -> Result<StatBody, Errno> {
-        self.stat_core(base, path, nofollow).await
-    }
-
-    async fn set_attr(&mut self, base: Handle, path: &[u8], nofollow: bool, set: &SetAttrBody) -> Result<(), Errno> {
-        if self.is_rehearsed() {
-            return Ok(());
-        }
-        self.done = true;
-        self.set_attr_core(base, path, nofollow, set).await
-    }
-
-    async fn access(&mut self, base: Handle, path: &[u8], mask: AccessMask, nofollow: bool) -> Result<(), Errno> {
-        self.access_core(base, path, mask, nofollow).await
-    }
-
-    async fn statfs(&mut self) -> Result<StatfsBody, Errno> {
-        self.statfs_core()
-    }
-
-    async fn mkdir(&mut self, base: Handle, path: &[u8], mode: u32) -> Result<(), Errno> {
-        if self.is_rehearsed() {
-            return Ok(());
-        }
-        self.done = true;
-        self.mkdir_core(base, path, mode)
-    }
-
-    async fn rmdir(&mut self, base: Handle, path: &[u8]) -> Result<(), Errno> {
-        if self.is_rehearsed() {
-            return Ok(());
-        }
-        self.done = true;
-        self.remove_core(base, path, true)
-    }
-
-    async fn unlink(&mut self, base: Handle, path: &[u8]) -> Result<(), Errno> {
-        if self.is_rehearsed() {
-            self.imagine_name((base, path), None);
-            return Ok(());
-        }
-        self.done = true;
-        self.remove_core(base, path, false)
-    }
-
-    async fn rename(
-        &mut self,
-        from_base: Handle,
-        from: &[u8],
-        to_base: Handle,
-        to: &[u8],
-        flags: RenameFlags,
-    ) -> Result<(), Errno> {
-        if self.is_rehearsed() {
-            self.imagine_rename((from_base, from), (to_base, to), flags);
-            return Ok(());
-        }
-        self.done = true;
-        self.rename_core((from_base, from), (to_base, to), flags)
-    }
-
-    async fn link(
-        &mut self,
-        from_base: Handle,
-        from: &[u8],
-        to_base: Handle,
-        to: &[u8],
-        follow: bool,
-    ) -> Result<(), Errno> {
-        if self.is_rehearsed() {
-            self.imagine_name((to_base, to), Some((from_base, from)));
-            return Ok(());
-        }
-        self.done = true;
-        self.link_core((from_base, from), (to_base, to), follow)
-    }
-
-    async fn symlink(&mut self, target: &[u8], base: Handle, path: &[u8]) -> Result<(), Errno> {
-        if self.is_rehearsed() {
-            return Ok(());
-        }
-        self.done = true;
-        self.symlink_core(target, base, path)
-    }
-
-    async fn readlink(&mut self, base: Handle, path: &[u8], room: u64, sink: Sink<'_>) -> Result<u64, Errno> {
-        self.readlink_core(base, path, room, sink)
-    }
-
-    async fn get_xattr(
-        &mut self,
-        base: Handle,
-        path: &[u8],
-        nofollow: bool,
-        name: &[u8],
-        room: u64,
-        sink: Sink<'_>,
-    ) -> Result<u64, Errno> {
-        self.get_xattr_core((base, path, nofollow), name, room, sink).await
-    }
-
-    async fn set_xattr(
-        &mut self,
-        base: Handle,
-        path: &[u8],
-        nofollow: bool,
-        name: &[u8],
-        value: &[u8],
-        flags: XattrFlags,
-    ) -> Result<(), Errno> {
-        self.set_xattr_core((base, path, nofollow), name, value, flags).await
-    }
-
-    async fn list_xattr(
-        &mut self,
-        base: Handle,
-        path: &[u8],
-        nofollow: bool,
-        room: u64,
-        sink: Sink<'_>,
-    ) -> Result<u64, Errno> {
-        self.list_xattr_core((base, path, nofollow), room, sink).await
-    }
-
-    async fn remove_xattr(&mut self, base: Handle, path: &[u8], nofollow: bool, name: &[u8]) -> Result<(), Errno> {
-        self.remove_xattr_core((base, path, nofollow), name).await
-    }
 }
