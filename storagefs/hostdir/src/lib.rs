@@ -1,17 +1,21 @@
 //! A directory of the host in place of a medium: the same commands, rings, wake-ups, sessions and interpreter, over the
 //! host's own file system. One crossing for a client's fused command; what it does becomes calls of the host.
 //!
-//! * This file starts and ends it; `core` is what its threads share; `session` is an attached client.
-//! * `lookout` looks at the rings, one thread at a time, `rings` says at which next; `hand` runs commands on its own
-//!   stack, where calls of the host may block; `long` says how many threads do so, and whose turn it is; `command` is
-//!   the way of one command, `sequence` of several in one entry; `txn` is a command's `Target`; `program` is what a
-//!   program holds.
-//! * `namelock` is the lock of all names, tenants in turn.
-//! * `walk` resolves names below the directory and nowhere else, `way` along links and long paths; `names`, `data`,
-//!   `attr` are the calls; `sys` holds the few that need raw pointers; `power` finds out what the bytes lie on.
-//!
-//! `foresight` has what programs compute, before they hold anything, `computing` how many do so at a time, and
-//! `processors` where.
+//! * This file starts and ends it, `config` says how; `core` is what its threads share; `session` is a client,
+//!   `sessions` how one comes and goes, `control` the control plane's hold on it, `budget` the memory of them all.
+//! * `lookout` is what the one thread knows that looks at the rings, `polling` how it looks, `rings` at which next.
+//! * `hand` runs commands on its own stack, where calls of the host may block, with the `scratch` memory of its thread;
+//!   `long` says how many threads do so, and whose turn it is; `pace` what the commands of a ring usually take, `cost`
+//!   what one may.
+//! * `work` is a command under way; `sequence` runs an entry of a ring, which may be several, `command` one of them,
+//!   `listing` a directory with attributes.
+//! * `txn` is a command's transaction, `target` its use as a `Target`; `prepare` says what a command holds, `program`
+//!   what a program does; `namelock` is the lock of all names, tenants in turn.
+//! * `walk` resolves names below the directory and nowhere else, `resolve` along links and long paths, as far as `way`
+//!   lets it; `names`, `data`, `attr` are the calls; `sys` holds the few that need raw pointers; `power` finds out what
+//!   the bytes lie on.
+//! * `rehearsal` runs programs that compute, before they hold anything: `foresight` is what is known of one by then,
+//!   `imagined` what it does to files meanwhile. `computing` says how many compute at a time, and `processors` where.
 //!
 //! What is promised between clients is what the device promises: a command holds its inodes, shared or exclusive, and
 //! commands of one ring on one inode run in order. Other programs of the host are not held off, nothing is rolled back,

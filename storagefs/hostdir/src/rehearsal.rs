@@ -7,7 +7,7 @@
 //! nothing; one that may change something before it computes is compared as a whole, in a second rehearsal under its
 //! hold, before it does anything.
 //!
-//! What is left is a program that computes with what only its own changes make, in a way that this file does not see
+//! What is left is a program that computes with what only its own changes make, in a way that a rehearsal does not see
 //! through (it knows content of files and names as they are written, no second name of a directory). Once it has done
 //! something it may compute with a piece of 64 KiB at a time; more is refused (EOPNOTSUPP).
 
