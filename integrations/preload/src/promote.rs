@@ -307,7 +307,7 @@ pub fn follow_flags(fd: c_int) {
 
 /// Whether a program may set up a ring: not where its files are the device's and no mount makes them the kernel's. Each
 /// request of a ring would have EBADF then, for which programs are not ready (MariaDB asks again for ever). That there
-/// are no rings they are ready for, and use threads instead. Standard streams in the device are no reason: a program may
+/// are no rings they are ready for, and use threads then. Standard streams in the device are no reason: a program may
 /// well have a ring for the rest.
 ///
 /// # Errors
