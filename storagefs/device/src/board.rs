@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use weldfs_locks::Mutex;
 use weldfs_scheduler::{Entry, TenantId, Token};
 
-use super::core::Message;
+use super::message::Message;
 use super::runq::RunQueue;
 use super::starved::Starved;
 use crate::limits::DRAIN_SHARE;

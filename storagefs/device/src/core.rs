@@ -28,6 +28,7 @@ use super::io::IoPool;
 use super::leases::Leases;
 use super::maintenance::Maintenance;
 use super::memory::Memory;
+use super::message::Message;
 use super::pace::Pace;
 use super::runq::{CostModel, RunQueue};
 use super::seat::Seat;
@@ -39,23 +40,6 @@ use crate::limits::{
     OPEN_FILES_MAX, PLACEHOLDERS_MAX, QUEUES_MAX, SESSIONS_MAX, SLOTS_PER_THREAD, SWEEP_AGAIN_NS, SWEEP_SHARE,
 };
 use crate::open::OpenFiles;
-
-/// What is left in a device thread's inbox.
-pub(super) enum Message {
-    /// Serve this queue pair from now on.
-    Queue(Arc<QueueState>),
-    /// Drain and drop the queues of this session.
-    CloseSession(u64),
-    /// End when no queue is left.
-    Stop,
-    /// Another core has given back what it freed, which this one may have allocated: one that rests does so again.
-    GiveBack,
-    /// The device is out of service: end at once.
-    Abandon,
-    /// What no message does by itself: the core panics.
-    #[cfg(test)]
-    Panic,
-}
 
 /// One device thread as others see it.
 pub(super) struct ThreadState {

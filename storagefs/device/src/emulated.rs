@@ -11,8 +11,15 @@ use weldfs_locks::Mutex;
 
 use super::config::DeviceConfig;
 use super::model::{LinkModel, MediaModel};
-use super::tune::Refused;
 use weldfs_session::profile::Profile;
+
+/// Why a number of the profile, or another setting, is not changed.
+#[derive(Debug)]
+pub(super) enum Refused {
+    Unknown,
+    Range,
+    Busy(String),
+}
 
 /// What a device's profile comes to.
 pub(super) struct Emulated {
@@ -58,7 +65,7 @@ impl Emulated {
         #[cfg(not(test))]
         let card = weldfs_fs::card::make(card_of(&profile, &plain))?;
         #[cfg(test)]
-        let card = crate::placed::odd::card(card_of(&profile, &plain))?;
+        let card = odd::card(card_of(&profile, &plain))?;
         let (on, inline) = (!profile.is_free(), config.inline == Some(true) && threads == 1);
         Ok(Emulated {
             on: AtomicBool::new(on),
@@ -149,3 +156,6 @@ impl Emulated {
         if pace != is { self.card.set_pace(pace).map_err(refused) } else { Ok(()) }
     }
 }
+
+#[cfg(test)]
+pub(super) mod odd;

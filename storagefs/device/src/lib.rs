@@ -41,6 +41,7 @@ mod lost;
 mod mail;
 mod maintenance;
 mod memory;
+mod message;
 mod model;
 mod near;
 mod opcx;
@@ -76,7 +77,8 @@ use std::thread::JoinHandle;
 use weldfs_ciscops::{Cqe, Errno, RawCommand, Sqe};
 use weldfs_locks::Mutex;
 
-use self::core::{Core, Message};
+use self::core::Core;
+use self::message::Message;
 use weldfs_session::clock;
 use weldfs_session::tenants::{Tenant, TenantToken};
 use weldfs_store::Store;

@@ -358,6 +358,4 @@ async fn read_record(cx: &OpCx<'_>, h: Handle, offset: u64, len: u32) -> Verifie
 }
 
 #[cfg(test)]
-pub(crate) mod odd;
-#[cfg(test)]
 pub(super) mod tests;

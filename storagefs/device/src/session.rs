@@ -17,7 +17,8 @@ use weldfs_session::tenants::{Load, Tenant};
 use weldfs_store::error::Miss;
 
 use super::aside::Aside;
-use super::core::{Core, Message};
+use super::core::Core;
+use super::message::Message;
 use crate::open::{Handles, OpenInode};
 
 pub use weldfs_session::rings::{Claimed, Fresh, Pools, QueueParts, Ring, Rings};

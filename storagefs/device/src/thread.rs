@@ -35,12 +35,13 @@ use weldfs_locks::MutexGuard;
 use weldfs_scheduler::{Cost, TenantId};
 use weldfs_waiting::{Crowd, Spinning, crowd};
 
-use super::core::{Core, Message, ThreadState};
+use super::core::{Core, ThreadState};
 use super::dataplane;
 use super::departed;
 use super::done::Done;
 use super::due::{Delayed, Due};
 use super::mail::Mail;
+use super::message::Message;
 use super::model::{Took, collect, collected};
 use super::near::near;
 use super::opcx::{self, OpCx};

@@ -15,8 +15,8 @@ use weldfs_fpga::card::Card;
 use weldfs_fpga::record::SlotFacts;
 use weldfs_locks::Mutex;
 
-pub use super::stats::DeviceFacts;
 use weldfs_session::clock::now_ns;
+pub use weldfs_session::stats::DeviceFacts;
 
 /// One device core's part of a recording, as the facts of a recording tell it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

@@ -10,6 +10,7 @@ use weldfs_ciscops::Errno;
 
 use super::Device;
 use super::core::{Core, policy_weight};
+use super::emulated::Refused;
 use crate::limits::{QUANTUM_NS_MAX, QUANTUM_NS_MIN};
 use weldfs_session::profile::{CHANNELS_MAX, Pcie, Profile, Quantity, SPEED_MIN, count, nanoseconds, per_second};
 use weldfs_session::tenants::WEIGHT_MAX;
@@ -60,14 +61,6 @@ pub enum TuneError {
         /// Which slot.
         why: String,
     },
-}
-
-/// The same, without the words.
-#[derive(Debug)]
-pub(super) enum Refused {
-    Unknown,
-    Range,
-    Busy(String),
 }
 
 fn known<T>(value: Option<T>) -> Result<T, Refused> {

@@ -12,7 +12,7 @@ use weldfs_fpga::config::{CardConfig, Reconfigure};
 use weldfs_fpga::status::SlotState;
 use weldfs_journal::{ManualClock, Medium, SeededRandom};
 
-use super::odd::LOSES;
+use crate::emulated::odd::LOSES;
 use crate::{Device, DeviceConfig, QueueParts, Session};
 use weldfs_fs::Cred;
 use weldfs_media::RamMedium;

@@ -3,7 +3,8 @@
 use weldfs_fpga::config::SLOTS_MAX;
 
 use super::super::core::Core;
-use super::{Refused, Setting, known, range, whole};
+use super::super::emulated::Refused;
+use super::{Setting, known, range, whole};
 use weldfs_session::profile::{
     DRAM_BYTES_MAX, Profile, Quantity, SlotSize, Slots, Timed, long_nanoseconds, megahertz, memory_bytes,
     request_bytes, short_nanoseconds,
