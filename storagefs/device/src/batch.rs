@@ -19,6 +19,7 @@ use zerocopy::IntoBytes;
 use super::dataplane::perform;
 use super::departed;
 use super::done::Done;
+use super::grants;
 use super::near::near;
 use super::opcx::{OpCx, Place, durable, failed};
 use super::rtc;
@@ -188,7 +189,7 @@ impl Listing {
         self.next = cookie;
         let dir = if h == Handle::ROOT { ROOT } else { cx.description(h)?.ino };
         // The directory first, and each inode before it is looked at.
-        let mut watched = watch != 0 && core.watches.list(core, &cx.queue, (h, dir), watch - 1, cookie == 0);
+        let mut watched = watch != 0 && grants::list(core, &cx.queue, (h, dir), watch - 1, cookie == 0);
         loop {
             let (list, mut generation) = self.names(cx, (h, dir), &names).await?;
             if list.is_empty() {
@@ -202,7 +203,9 @@ impl Listing {
                 let range = PoolRange::new(out.off + self.used as u32, len as u32);
                 // What these two name is not said by this directory.
                 let named = entry.name != b"." && entry.name != b"..";
-                watched = watched && (!named || core.watches.add(core, &cx.queue, watch - 1, InodeNo(entry.ino)));
+                watched = watched
+                    && (!named
+                        || core.watches.add((&core.store, &core.leases), &cx.queue, watch - 1, InodeNo(entry.ino)));
                 let is_of_then = self.entry(cx, (h, dir, generation.filter(|_| named)), &entry, range).await?;
                 // The store may have changed: what follows is looked up by name.
                 generation = generation.filter(|_| is_of_then || !named);

@@ -34,12 +34,11 @@ use super::runq::{CostModel, RunQueue};
 use super::seat::Seat;
 use super::session::{QueueState, SessionState};
 use super::trace::Trace;
-use super::virt::Virtuals;
 use super::watches::Watches;
 use crate::limits::{
     OPEN_FILES_MAX, PLACEHOLDERS_MAX, QUEUES_MAX, SESSIONS_MAX, SLOTS_PER_THREAD, SWEEP_AGAIN_NS, SWEEP_SHARE,
 };
-use crate::open::OpenFiles;
+use crate::open::{OpenFiles, Virtuals};
 
 /// One device thread as others see it.
 pub(super) struct ThreadState {

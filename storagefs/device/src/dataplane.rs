@@ -16,13 +16,15 @@ use weldfs_store::error::{FsError, FsResult, Wait};
 use weldfs_store::{MicroTxn, Plan};
 
 use super::done::{Done, count};
-use super::held::{head, let_go, let_pass, resolve, wanted};
-use super::leases::{Before, kept, note_failure};
+use super::grants::{begin_read, kept};
+use super::held::{Before, head, let_go, let_pass, resolve, wanted};
+use super::leases::note_failure;
 use super::lent::{Lending, Lost, may_lend};
 use super::mail::Mail;
 use super::memory::held_by;
 use super::opcx::{OpCx, Place, answer, durable, failed, filled, volatile};
-use super::open::{Description, described, installed};
+use super::open::Description;
+use super::opening::{self, described, installed};
 use super::room::{Rooms, wait_for_turn};
 use super::tries::Tries;
 use super::wishes::{changes_names, leaves_garbage, wants_durable};
@@ -53,7 +55,7 @@ async fn run(cx: &OpCx<'_>) -> Done {
         Op::Batch { .. } => Box::pin(batch::run(cx)).await,
         Op::ReadDirPlus { .. } => Box::pin(batch::read_dir_plus(cx)).await,
         _ => {
-            let reading = cx.core.watches.begin_read(cx.core, &cx.queue, &cx.cmd);
+            let reading = begin_read(cx.core, &cx.queue, &cx.cmd);
             let mut done = perform(cx).await;
             cx.core.watches.end_read(&cx.queue, reading, Some(&mut done.outcome));
             done
@@ -235,7 +237,7 @@ async fn reserve<'s>(cx: &OpCx<'s>, set: &InodeSet, plan: &mut Option<Plan<'s>>,
         }
         let begun = match cx.core.store.begin(&need) {
             Err(FsError::Errno(Errno::NOSPC) | FsError::Wait(Wait::Plans)) if cx.cmd.is_posted() => {
-                cx.core.leases.room(cx, &need).map_err(|e| match e {
+                cx.core.leases.room(&cx.core.store, &cx.queue, &cx.cmd.op, &need).map_err(|e| match e {
                     // What a checkpoint makes free is its own before it fails.
                     FsError::Errno(Errno::NOSPC) => FsError::Wait(Wait::Checkpoint),
                     other => other,
@@ -412,7 +414,7 @@ async fn conclude(
 
 /// There is more to open of a virtual file; none of it under this one's tickets.
 async fn open_virtual(cx: &OpCx<'_>, (o, description): (OpenedInfo, Arc<Description>), outcome: Outcome) -> Outcome {
-    match virt::open(cx, &description).await {
+    match opening::open_virtual(cx, &description).await {
         Ok(()) => {
             installed(cx.core, cx.session(), &o, description);
             outcome

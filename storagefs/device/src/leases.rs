@@ -5,7 +5,7 @@
 //! * A ring is taken in its order, and nothing of it is taken before a posted command is over.
 //! * A command of another ring that heads its queues, and finds an inode among its own of which this ring has the
 //!   lease, looks once how far it is published. If there are entries that are not over, it lets go of its tickets, and
-//!   begins again when they are ([`Before`]). It waits for each ring once, and for none whose lease is younger than it.
+//!   begins again when they are (`held::Before`). It waits for each ring once, and for none whose lease is younger than it.
 //! * What a lease may use of space is kept for it ([`Spare`]): a posted write fails for want of space only where its
 //!   client has more in flight than it was granted. Where others want what is kept, leases are taken back: the ring is
 //!   told so first (`ring::recall_leases`), and what it published until then still has its room.
@@ -21,40 +21,30 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::future::poll_fn;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::Poll;
 
 use smallvec::SmallVec;
 use weldfs_ciscops::interp::{LEASED, OWNED, ROOT_HERE};
 use weldfs_ciscops::limits::{LEASE_BLOCKS, LEASES_MAX};
-use weldfs_ciscops::{Command, Durability, Errno, Handle, InodeNo, Op, OpenFlags, Outcome};
+use weldfs_ciscops::{Command, Errno, Handle, InodeNo, Op, Outcome};
 use weldfs_journal::canary::{Canary, planted};
 use weldfs_locks::Mutex;
 use weldfs_scheduler::{Mode, Seq};
 
-use super::core::Core;
-use super::opcx::OpCx;
 use super::session::QueueState;
-use weldfs_fs::{FILE_BYTES_MAX, Finished, HandleTable, OpenedInfo, SessionView, perm};
-use weldfs_session::clock::now_ns;
+use weldfs_fs::{FILE_BYTES_MAX, HandleTable, OpenedInfo, SessionView, perm};
 use weldfs_session::pair;
-use weldfs_session::sets::InoHasher;
+use weldfs_session::sets::{InoHasher, SetTable};
 use weldfs_store::error::FsResult;
 use weldfs_store::limits::BLOCK;
-use weldfs_store::{Need, Plan, Spare};
+use weldfs_store::{Need, Plan, Spare, Store};
 
 /// Blocks kept for metadata beside those of the bytes.
 const META_BLOCKS: u32 = 32;
-/// Nanoseconds between looks of a command that waits for a ring, beside those for which it is told.
-const LOOK_NS: u64 = 50_000_000;
 /// A file that is larger, bytes, could reach its end by what is posted.
 const SIZE_MAX: u64 = FILE_BYTES_MAX / 2;
-/// A device with fewer slots has none to leave free.
-const SLOTS_MIN: usize = 4;
-
 type Table = HashMap<u64, Lease, BuildHasherDefault<InoHasher>>;
 
 /// The leases of one device. Thread-safe.
@@ -125,7 +115,7 @@ impl Leases {
     }
 
     /// Rings of leases that were granted before.
-    fn before(&self, seq: Seq, ino: Option<u64>) -> SmallVec<[Arc<QueueState>; 2]> {
+    pub fn before(&self, seq: Seq, ino: Option<u64>) -> SmallVec<[Arc<QueueState>; 2]> {
         let table = self.table.lock();
         let older = |lease: &&Lease| lease.since < seq;
         match ino {
@@ -151,26 +141,33 @@ impl Leases {
         self.any() && self.table.lock().contains_key(&ino.0)
     }
 
-    /// After an open that asked for it: the bit of its second result that grants the lease, or none.
-    fn grant(&self, core: &Core, queue: &QueueState, cmd: &Command, opened: Option<&OpenedInfo>) -> u64 {
-        let Some(o) = opened.filter(|o| cmd.posted && may_have_one(core, o)) else { return 0 };
+    /// After an open of a file that may have one: the bit of its second result that grants the lease, or none.
+    /// `granted` is called before any other command can find it.
+    pub fn grant(
+        &self,
+        store: &Arc<Store>,
+        sets: &SetTable,
+        queue: &QueueState,
+        o: &OpenedInfo,
+        granted: impl FnOnce(),
+    ) -> u64 {
         let mut table = self.table.lock();
         if table.len() >= LEASES_MAX {
             return 0;
         }
         let Entry::Vacant(place) = table.entry(o.ino.0) else { return 0 };
         // A page that is cold is not waited for, and without its inode nothing is known of the file.
-        let Ok(Some(rec)) = core.store.inode(o.ino) else { return 0 };
+        let Ok(Some(rec)) = store.inode(o.ino) else { return 0 };
         if rec.size > SIZE_MAX {
             return 0;
         }
-        let Some(spare) = core.store.spare(LEASE_BLOCKS + META_BLOCKS) else { return 0 };
+        let Some(spare) = store.spare(LEASE_BLOCKS + META_BLOCKS) else { return 0 };
         let Some(ring) = queue.to_keep() else { return 0 };
-        let since = core.sets.arrive();
+        let since = sets.arrive();
         place.insert(Lease { ring, handle: o.handle, spare, since, recalled: None });
         self.note(&table);
         queue.counters.leases.add(1);
-        core.watches.end_all(o.ino);
+        granted();
         let cred = queue.session.cred();
         let bit = |set: bool, bit: u64| if set { bit } else { 0 };
         LEASED | bit(perm::is_owner(&rec, cred), OWNED) | bit(cred.uid == 0, ROOT_HERE)
@@ -218,12 +215,11 @@ impl Leases {
     }
 
     /// Room for a posted write, of what is kept for its file.
-    pub fn room<'s>(&self, cx: &OpCx<'s>, need: &Need) -> FsResult<Plan<'s>> {
-        let store = &cx.core.store;
-        let Op::Write { h, src, .. } = cx.cmd.op else { return store.begin(need) };
-        let ino = cx.session().handle(h)?.ino.0;
+    pub fn room<'s>(&self, store: &'s Store, queue: &QueueState, op: &Op, need: &Need) -> FsResult<Plan<'s>> {
+        let Op::Write { h, src, .. } = *op else { return store.begin(need) };
+        let ino = queue.session.handle(h)?.ino.0;
         match self.table.lock().get_mut(&ino) {
-            Some(lease) if lease.handle == h && !is_other(&lease.ring, &cx.queue) => {
+            Some(lease) if lease.handle == h && !is_other(&lease.ring, queue) => {
                 // Less is kept from here on: it is for what is published by now.
                 lease.take_back();
                 lease.spare.lend(src.len.div_ceil(BLOCK as u32) + 1, || store.begin(need))
@@ -246,21 +242,6 @@ impl Leases {
     }
 }
 
-/// What an open that asked for it has beside the handle: the write lease, and what it brings along (`watches`). The
-/// bits of its second result that say so.
-pub(super) fn kept(core: &Core, queue: &QueueState, (cmd, path): (&Command, &[u8]), f: &mut Finished<'_>) -> u64 {
-    let Op::Open { watch, .. } = cmd.op else { return 0 };
-    if !cmd.posted && watch == 0 {
-        return 0;
-    }
-    let lease = core.leases.grant(core, queue, cmd, f.opened.as_ref());
-    let bits = lease | core.watches.begin(core, queue, (cmd, path), (f.opened.as_ref(), &mut f.counters));
-    if let Some(o) = f.opened.filter(|_| bits != 0) {
-        let _ = queue.session.handles.with(o.handle, |d| d.grant());
-    }
-    bits
-}
-
 /// A posted change that failed is told by the description, to the next call that asks how its writes went.
 pub(super) fn note_failure(queue: &QueueState, cmd: &Command, outcome: &Outcome) {
     if let Op::Write { h, .. } | Op::SetAttr { h, .. } = cmd.op
@@ -273,95 +254,6 @@ pub(super) fn note_failure(queue: &QueueState, cmd: &Command, outcome: &Outcome)
     }
 }
 
-fn is_other(ring: &Arc<QueueState>, queue: &QueueState) -> bool {
+pub(super) fn is_other(ring: &Arc<QueueState>, queue: &QueueState) -> bool {
     !std::ptr::eq(&**ring, queue)
-}
-
-/// Whether commands may be posted to this device.
-pub(super) fn takes_posts(core: &Core) -> bool {
-    !core.board.is_shared() && !core.emulated.is_on()
-}
-
-/// Whether there are leases here, of a file that was opened so.
-fn may_have_one(core: &Core, o: &OpenedInfo) -> bool {
-    let device = takes_posts(core) && !core.is_poisoned();
-    let asked = core.config.durability == Durability::Durable;
-    let room = core.board.len() >= SLOTS_MIN && core.config.inline != Some(true);
-    let durable = o.flags.intersects(OpenFlags::SYNC | OpenFlags::DSYNC);
-    device && room && !asked && o.flags.contains(OpenFlags::WRITE) && !durable && !o.is_virtual
-}
-
-/// Rings whose commands, as far as they were published when it was looked, are let go first: each once.
-pub(super) struct Before {
-    seq: Seq,
-    rings: SmallVec<[Arc<QueueState>; 1]>,
-}
-
-/// How far a ring was published.
-pub(super) struct Mark {
-    ring: Arc<QueueState>,
-    at: pair::Mark,
-}
-
-impl Before {
-    /// Of a command that arrived so.
-    pub fn of(seq: Seq) -> Before {
-        Before { seq, rings: SmallVec::new() }
-    }
-
-    /// A ring that is in the way of a command that holds these inodes. A posted command waits for none: two rings could
-    /// wait for each other so.
-    pub fn next(&mut self, cx: &OpCx<'_>, inodes: impl IntoIterator<Item = u64>) -> Option<Mark> {
-        let leases = &cx.core.leases;
-        if !leases.any() || cx.cmd.is_posted() {
-            return None;
-        }
-        inodes.into_iter().find_map(|ino| self.one_of(cx, leases.before(self.seq, Some(ino))))
-    }
-
-    /// The same by what the command is.
-    pub fn of_command(&mut self, cx: &OpCx<'_>, members: &[(u64, Mode)]) -> Option<Mark> {
-        match cx.cmd.op {
-            Op::Statfs { .. } => self.next_of_all(cx),
-            _ => self.next(cx, members.iter().map(|(ino, _)| *ino)),
-        }
-    }
-
-    /// A ring that is in the way of a command that concerns all files.
-    pub fn next_of_all(&mut self, cx: &OpCx<'_>) -> Option<Mark> {
-        let leases = &cx.core.leases;
-        if leases.any() { self.one_of(cx, leases.before(self.seq, None)) } else { None }
-    }
-
-    fn one_of(&mut self, cx: &OpCx<'_>, rings: SmallVec<[Arc<QueueState>; 2]>) -> Option<Mark> {
-        let waits = |ring: &Arc<QueueState>| is_other(ring, &cx.queue) && ring.pair.is_pending();
-        rings.into_iter().filter(|ring| waits(ring) && !planted(Canary::LeaseUnbroken)).find_map(|ring| {
-            if self.rings.iter().any(|known| Arc::ptr_eq(known, &ring)) {
-                return None;
-            }
-            self.rings.push(ring.clone());
-            ring.pair.mark().map(|at| Mark { ring, at })
-        })
-    }
-}
-
-impl Mark {
-    /// Waits until what was published is over, or the client is gone that waits. Call it without tickets or a plan.
-    pub async fn passed(self, cx: &OpCx<'_>) {
-        cx.queue.counters.lease_waits.add(1);
-        poll_fn(|task| {
-            let pair = &self.ring.pair;
-            if pair.is_past(self.at) || cx.still().is_err() {
-                return Poll::Ready(());
-            }
-            pair.watch(task.waker());
-            if pair.is_past(self.at) {
-                return Poll::Ready(());
-            }
-            // A client may take back what it had published, and nothing tells; or the one that waits may be gone.
-            cx.slot.pause.store(now_ns() + LOOK_NS, Ordering::Relaxed);
-            Poll::Pending
-        })
-        .await;
-    }
 }

@@ -1,17 +1,15 @@
-//! What an open file description of a store holds open.
+//! What an open file description of a store holds open: an inode; of a virtual file also what it streams.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use weldfs_ciscops::{Errno, InodeNo, OpenFlags};
-use weldfs_fs::{Finished, OpenedInfo};
+use weldfs_ciscops::{Direction, InodeNo, VirtSpec};
+use weldfs_locks::Mutex;
 use weldfs_session::ofd;
 use weldfs_store::Store;
-use weldfs_store::error::FsResult;
 
-use super::core::Core;
 use super::limits::OPEN_FILES_MAX;
-use super::session::SessionState;
-use super::virt::{Counted, Virtual, Virtuals};
+use super::stream::Stream;
 
 /// Open file descriptions of a store.
 pub type OpenFiles = ofd::OpenFiles<OpenInode>;
@@ -59,6 +57,81 @@ impl Drop for OpenInode {
     }
 }
 
+/// How many virtual files are open in a device.
+#[derive(Clone, Default)]
+pub(super) struct Virtuals(Arc<AtomicUsize>);
+
+/// One of them, as long as this lives.
+pub(super) struct Counted(Arc<AtomicUsize>);
+
+impl Virtuals {
+    /// Whether there is one.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// One more.
+    pub fn one_more(&self) -> Counted {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Counted(self.0.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// An open virtual file: part of its description.
+pub(super) struct Virtual {
+    pub spec: VirtSpec,
+    /// Of the real files, in the order of the spec.
+    pub parts: Vec<Part>,
+    pub stream: Mutex<Stream>,
+}
+
+/// A range of a real file, as it was when the virtual file was opened.
+pub(super) struct Part {
+    pub file: OpenInode,
+    /// Its first byte, and the one behind its last; of a range to be written to, as far as it may grow.
+    pub from: u64,
+    pub to: u64,
+    /// Number of the description that it is a part of.
+    pub owner: u64,
+    pub pin: Mutex<Option<Pin>>,
+}
+
+/// Keeps the bytes of a range from being cut off.
+pub(super) struct Pin {
+    store: Arc<Store>,
+    file: InodeNo,
+    number: u64,
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.store.pins().remove(self.file, self.number);
+    }
+}
+
+impl Part {
+    /// Keeps its bytes from being cut off.
+    pub fn pin(&self, store: &Arc<Store>) {
+        let file = self.file.ino();
+        let number = store.pins().add(file, self.from, self.to, self.owner);
+        *self.pin.lock() = Some(Pin { store: store.clone(), file, number });
+    }
+}
+
+impl Virtual {
+    /// Whether it is written, rather than read.
+    pub fn writes(&self) -> bool {
+        self.spec.direction != Direction::Read
+    }
+}
+
 /// Those of a store: what is in the way of its files' changes is looked at.
 pub(super) fn files_of(store: &Store) -> Arc<OpenFiles> {
     let files = OpenFiles::new(OPEN_FILES_MAX);
@@ -66,33 +139,6 @@ pub(super) fn files_of(store: &Store) -> Arc<OpenFiles> {
     let owners = Arc::downgrade(&files);
     store.pins().look_with(Box::new(move |owner| owners.upgrade().is_some_and(|files| files.let_go(owner))));
     files
-}
-
-/// The description of what a command opened. Before the commit, so that a nameless file is held open from its first
-/// moment.
-pub(super) fn described(
-    core: &Core,
-    session: &SessionState,
-    f: &Finished<'_>,
-) -> FsResult<Option<(OpenedInfo, Arc<Description>)>> {
-    let Some(o) = f.opened else { return Ok(None) };
-    if o.placeholder != 0 && !session.handles.has_placeholder(o.placeholder) {
-        return Err(Errno::INVAL.into());
-    }
-    let held = OpenInode::new(&core.store, o.ino);
-    Ok(Some((o, core.files.describe(o.ino, kept_flags(o.flags), held)?)))
-}
-
-/// From now on a handle, and a placeholder, stand for the description.
-pub(super) fn installed(core: &Core, session: &SessionState, o: &OpenedInfo, description: Arc<Description>) {
-    if let Some(p) = session.handles.take_placeholder(o.placeholder) {
-        core.files.bind(p, &description);
-    }
-    session.handles.fill(o.handle, description);
-}
-
-fn kept_flags(flags: OpenFlags) -> OpenFlags {
-    flags.difference(OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TRUNC | OpenFlags::NOFOLLOW)
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use weldfs_ciscops::{Command, Handle, InodeNo, Op, Opcode, Paths, PoolRange};
 
 use super::core::Core;
 use super::done::{Done, count};
+use super::grants::begin_read;
 use super::placed::is_placed;
 use super::session::QueueState;
 use weldfs_fs::optimistic::{Optimistic, only_looks};
@@ -131,7 +132,7 @@ pub(super) fn look(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths
 /// A read whose bytes are watched (`watches`).
 #[cold]
 fn read_watched(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths) -> Option<Done> {
-    let reading = core.watches.begin_read(core, queue, cmd);
+    let reading = begin_read(core, queue, cmd);
     let mut done = look(core, queue, cmd, paths);
     core.watches.end_read(queue, reading, done.as_mut().map(|done| &mut done.outcome));
     done

@@ -8,7 +8,7 @@ use zerocopy::IntoBytes;
 
 use super::core::Core;
 use super::done::Done;
-use super::leases::Before;
+use super::held::Before;
 use super::opcx::{OpCx, answer, durable, failed};
 use super::session::{QueueState, SessionState};
 use weldfs_fs::{HandleTable, SessionView, perm};

@@ -1,111 +1,30 @@
 //! Virtual files that are open: what they stream through a kernel in one of the drive's slots.
 //!
-//! * this file: what an open one is, and which commands are about one.
-//! * `open` resolves its spec on behalf of the session that opens, and pins the real files' ranges.
-//! * `read` gives what the kernel makes of them; `write` takes what the kernel makes to the one real file.
-//! * `stream` is the way of bytes through the kernel.
+//! * this file: which commands are about one. What an open one is says `open`; `opening` makes it.
+//! * `read` gives what the kernel makes of the real files; `write` takes what the kernel makes to the one real file.
+//! * `kernel` is the way of bytes through the kernel, `stream` what is known of it between two commands.
 //!
 //! State of a stream belongs to the open file description. Whoever works on it holds a ticket of that description,
 //! which no other file and no other command is behind: so waiting for a slot or a kernel keeps nothing else waiting. A
 //! real file is held only while a piece of it is copied out, or what the kernel made is committed to it.
 
-mod open;
+mod kernel;
 mod read;
-mod stream;
 mod write;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use weldfs_ciscops::{Errno, Handle, Op, OpenFlags, PoolRange, VirtSpec, Whence};
-use weldfs_locks::Mutex;
+use weldfs_ciscops::{Errno, Handle, Op, OpenFlags, PoolRange, Whence};
 use weldfs_scheduler::Mode;
 
 use super::done::Done;
 use super::opcx::{OpCx, answer, failed};
+use super::open::{Description, Virtual};
 use super::session_ops;
-use crate::open::{Description, OpenInode};
 use weldfs_session::sets::Tickets;
-use weldfs_store::Store;
-
-pub(super) use open::open;
-use stream::Stream;
 
 /// Tickets with numbers from here on are of descriptions: inodes have smaller ones.
 const STREAMS: u64 = 1 << 63;
-
-/// How many virtual files are open in a device.
-#[derive(Clone, Default)]
-pub(super) struct Virtuals(Arc<AtomicUsize>);
-
-/// One of them, as long as this lives.
-pub(super) struct Counted(Arc<AtomicUsize>);
-
-impl Virtuals {
-    /// Whether there is one.
-    #[inline]
-    pub fn any(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != 0
-    }
-
-    /// One more.
-    pub fn one_more(&self) -> Counted {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Counted(self.0.clone())
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// An open virtual file: part of its description.
-pub(super) struct Virtual {
-    spec: VirtSpec,
-    /// Of the real files, in the order of the spec.
-    parts: Vec<Part>,
-    stream: Mutex<Stream>,
-}
-
-/// A range of a real file, as it was when the virtual file was opened.
-struct Part {
-    file: OpenInode,
-    /// Its first byte, and the one behind its last; of a range to be written to, as far as it may grow.
-    from: u64,
-    to: u64,
-    /// Number of the description that it is a part of.
-    owner: u64,
-    pin: Mutex<Option<Pin>>,
-}
-
-/// Keeps the bytes of a range from being cut off.
-struct Pin {
-    store: Arc<Store>,
-    file: weldfs_ciscops::InodeNo,
-    number: u64,
-}
-
-impl Drop for Pin {
-    fn drop(&mut self) {
-        self.store.pins().remove(self.file, self.number);
-    }
-}
-
-impl Part {
-    fn pin(&self, store: &Arc<Store>) {
-        let file = self.file.ino();
-        let number = store.pins().add(file, self.from, self.to, self.owner);
-        *self.pin.lock() = Some(Pin { store: store.clone(), file, number });
-    }
-}
-
-impl Virtual {
-    fn writes(&self) -> bool {
-        self.spec.direction != weldfs_ciscops::Direction::Read
-    }
-}
 
 /// The handle of a command that a virtual file answers in a way of its own.
 fn handle(op: &Op) -> Option<Handle> {

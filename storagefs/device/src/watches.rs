@@ -32,8 +32,7 @@ use weldfs_journal::canary::{Canary, planted};
 use weldfs_locks::Mutex;
 use zerocopy::IntoBytes;
 
-use super::core::Core;
-use super::leases::takes_posts;
+use super::leases::Leases;
 use super::session::QueueState;
 use weldfs_fs::{OpCounters, OpenedInfo, Way, attributes, content, way};
 use weldfs_session::clock::now_ns;
@@ -226,24 +225,23 @@ impl Watches {
     /// After an open that asked for it: what it brings along, and the bits of its second result that say so.
     pub fn begin(
         &self,
-        core: &Core,
+        (store, leases): (&Store, &Leases),
         queue: &QueueState,
         (cmd, path): (&Command, &[u8]),
-        (opened, counters): (Option<&OpenedInfo>, &mut OpCounters),
+        (o, counters): (&OpenedInfo, &mut OpCounters),
     ) -> u64 {
-        let Op::Open { base, flags, look, watch, .. } = cmd.op else { return 0 };
-        let Some(o) = opened.filter(|o| watch != 0 && may_be_watched(core, o)) else { return 0 };
+        let Op::Open { base, flags, look, watch: watch @ 1.., .. } = cmd.op else { return 0 };
         let number = watch - 1;
-        let Some(before) = core.store.quiescent() else { return 0 };
-        if core.leases.is_of_another(queue, o.handle, o.ino) || !self.place(queue, (o.handle, o.ino), number, false) {
+        let Some(before) = store.quiescent() else { return 0 };
+        if leases.is_of_another(queue, o.handle, o.ino) || !self.place(queue, (o.handle, o.ino), number, false) {
             return 0;
         }
         // Of a directory the name is of interest, too: what is found by names that begin with it.
         let leads = !flags.contains(OpenFlags::DIRECTORY)
-            || way(&core.store, &*queue.session, (base, path), flags).is_some_and(|way| {
-                way.contains(&o.ino) && way.into_iter().all(|ino| self.add(core, queue, number, ino))
+            || way(store, &*queue.session, (base, path), flags).is_some_and(|way| {
+                way.contains(&o.ino) && way.into_iter().all(|ino| self.add((store, leases), queue, number, ino))
             });
-        match bring(core, queue, o, look, counters).filter(|_| leads && core.store.is_still(before)) {
+        match bring(store, queue, o, look, counters).filter(|_| leads && store.is_still(before)) {
             Some(bits) => {
                 queue.counters.watches.add(1);
                 bits
@@ -279,9 +277,9 @@ impl Watches {
 
     /// Has a watch be about one inode more, before that is looked at; false where it is over, or ends because another
     /// has the lease of this one.
-    pub fn add(&self, core: &Core, queue: &QueueState, number: u32, ino: InodeNo) -> bool {
+    pub fn add(&self, (store, leases): (&Store, &Leases), queue: &QueueState, number: u32, ino: InodeNo) -> bool {
         let place = place_of(queue, number);
-        let leased = core.leases.is_of_any(ino);
+        let leased = leases.is_of_any(ino);
         let mut table = self.table.lock();
         if leased {
             table.end(place);
@@ -291,7 +289,7 @@ impl Watches {
         drop(table);
         // A record that is being applied just now may not have found it.
         fence(Ordering::SeqCst);
-        if added && core.store.quiescent().is_none() {
+        if added && store.quiescent().is_none() {
             self.end_place(place);
             return false;
         }
@@ -304,28 +302,27 @@ impl Watches {
         self.note(&table);
     }
 
-    /// Begins to list a directory, or goes on where it was begun by the same handle. Whether it is watched.
-    pub fn list(&self, core: &Core, queue: &QueueState, (h, ino): (Handle, InodeNo), number: u32, anew: bool) -> bool {
-        let place = place_of(queue, number);
-        if anew {
-            return has_watches(core)
-                && self.place(queue, (h, ino), number, false)
-                && self.add(core, queue, number, ino);
-        }
-        self.table.lock().watches.get(&place).is_some_and(|watch| watch.handle == h)
+    /// Begins to list a directory. Whether it is watched.
+    pub fn list(&self, on: (&Store, &Leases), queue: &QueueState, (h, ino): (Handle, InodeNo), number: u32) -> bool {
+        self.place(queue, (h, ino), number, false) && self.add(on, queue, number, ino)
     }
 
-    /// Before a read. `None` if it asked for no watch, or there is none.
-    pub fn begin_read(&self, core: &Core, queue: &QueueState, cmd: &Command) -> Option<Reading> {
-        let Op::Read { h, watch: watch @ 1.., .. } = cmd.op else { return None };
-        // What is kept of a detectable one is kept before it is known whether it is watched.
-        if cmd.detectable || !has_watches(core) {
-            return None;
-        }
-        let number = watch - 1;
+    /// Goes on with a listing where it was begun by the same handle. Whether it is watched.
+    pub fn list_on(&self, queue: &QueueState, h: Handle, number: u32) -> bool {
+        self.table.lock().watches.get(&place_of(queue, number)).is_some_and(|watch| watch.handle == h)
+    }
+
+    /// Before a read that asked for a watch. `None` if there is none.
+    pub fn begin_read(
+        &self,
+        (store, leases): (&Store, &Leases),
+        queue: &QueueState,
+        h: Handle,
+        number: u32,
+    ) -> Option<Reading> {
         let file = queue.session.handles.with(h, |d| d.body.virt().is_none().then_some(d.ino));
         let ino = file.ok().flatten()?;
-        if core.leases.is_of_any(ino) {
+        if leases.is_of_any(ino) {
             // What is posted is seen by the device after its client has gone on.
             self.end_place(place_of(queue, number));
             return None;
@@ -339,7 +336,7 @@ impl Watches {
         // What was being applied just now, or was posted to by a lease that was granted, may not have found it. What
         // comes from here on does, and what came before is what is read.
         fence(Ordering::SeqCst);
-        if core.store.quiescent().is_none() || core.leases.is_of_any(ino) {
+        if store.quiescent().is_none() || leases.is_of_any(ino) {
             self.end_place(place_of(queue, number));
             return None;
         }
@@ -396,21 +393,9 @@ pub(super) struct Reading {
     anew: bool,
 }
 
-/// Whether anything is watched here: by a device to which the close may be posted, too. Emulated hardware takes its
-/// time for each call, and commands of an embedded device are over in less than a look takes.
-fn has_watches(core: &Core) -> bool {
-    takes_posts(core) && !core.is_poisoned() && core.config.inline != Some(true)
-}
-
-/// The same of files that are opened so.
-fn may_be_watched(core: &Core, o: &OpenedInfo) -> bool {
-    has_watches(core) && !o.is_virtual && !o.flags.contains(OpenFlags::PATH)
-}
-
 /// Writes attributes, and content where it fits and the handle can read, to the client's range. `None`: something of it
 /// is not at hand, or is being changed.
-fn bring(core: &Core, queue: &QueueState, o: &OpenedInfo, look: PoolRange, counters: &mut OpCounters) -> Option<u64> {
-    let store = &core.store;
+fn bring(store: &Store, queue: &QueueState, o: &OpenedInfo, look: PoolRange, counters: &mut OpCounters) -> Option<u64> {
     fence(Ordering::SeqCst);
     let generation = store.quiescent()?;
     let body = attributes(store, o.ino)?;

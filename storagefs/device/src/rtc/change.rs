@@ -12,10 +12,10 @@ use weldfs_journal::{Lsn, RecordHead};
 
 use super::super::core::Core;
 use super::super::done::{Done, count};
+use super::super::grants::kept;
 use super::super::held::wanted;
-use super::super::leases::kept;
 use super::super::opcx::{filled, volatile};
-use super::super::open::{described, installed};
+use super::super::opening::{described, installed};
 use super::super::session::QueueState;
 use super::super::wishes::{Asked, changes_names, leaves_garbage, wants_durable};
 use weldfs_fs::straight::{self, Changed};

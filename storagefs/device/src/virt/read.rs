@@ -7,9 +7,9 @@ use weldfs_scheduler::Mode;
 
 use super::super::done::Done;
 use super::super::opcx::{OpCx, failed};
-use super::stream::{Event, PIECE_BYTES, Stream};
-use super::{Part, Virtual};
-use crate::open::Description;
+use super::super::stream::{PIECE_BYTES, Stream};
+use super::kernel::Event;
+use crate::open::{Description, Part, Virtual};
 use weldfs_fs::{FileRef, Hold, InodeSet, Txn};
 
 /// Input after which a command that has something to give gives it, even where there is room for more, bytes.

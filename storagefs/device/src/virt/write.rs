@@ -10,9 +10,9 @@ use super::super::dataplane::perform;
 use super::super::done::Done;
 use super::super::opcx::{OpCx, durable, failed};
 use super::super::staged;
-use super::stream::{Event, PIECE_BYTES, Stream};
-use super::{Part, Virtual};
-use crate::open::{Description, OpenInode};
+use super::super::stream::{PIECE_BYTES, Stream};
+use super::kernel::Event;
+use crate::open::{Description, OpenInode, Part, Virtual};
 use weldfs_fs::{FileRef, StagedWrite};
 
 /// Bytes that are committed at a time: as many as one write may have.

@@ -1,25 +1,53 @@
-//! Opening: the spec is looked at, its paths are walked with the opener's rights, their ranges are pinned.
+//! What a command opened: its description and handle; and of a virtual file what it streams: its spec is looked at, its
+//! paths are walked with the opener's rights, their ranges are pinned.
 
 use std::sync::Arc;
 
 use weldfs_ciscops::virt::TO_END;
-use weldfs_ciscops::{Access, Errno, OpenFlags, VirtRange, VirtSpec};
+use weldfs_ciscops::{Access, Direction, Errno, OpenFlags, VirtRange, VirtSpec};
 use weldfs_locks::Mutex;
 use weldfs_scheduler::Mode;
 
-use super::super::core::Core;
-use super::super::opcx::OpCx;
+use super::core::Core;
+use super::opcx::OpCx;
+use super::open::{Description, OpenInode, Part, Virtual};
+use super::session::SessionState;
 use super::stream::Stream;
-use super::{Part, Virtual};
-use crate::open::{Description, OpenInode};
 use weldfs_fs::strides::Strides;
-use weldfs_fs::{SessionView, perm, virt};
+use weldfs_fs::{Finished, OpenedInfo, SessionView, perm, virt};
 use weldfs_store::error::{FsError, FsResult};
 use weldfs_store::record::InodeRec;
 
+/// The description of what a command opened. Before the commit, so that a nameless file is held open from its first
+/// moment.
+pub(super) fn described(
+    core: &Core,
+    session: &SessionState,
+    f: &Finished<'_>,
+) -> FsResult<Option<(OpenedInfo, Arc<Description>)>> {
+    let Some(o) = f.opened else { return Ok(None) };
+    if o.placeholder != 0 && !session.handles.has_placeholder(o.placeholder) {
+        return Err(Errno::INVAL.into());
+    }
+    let held = OpenInode::new(&core.store, o.ino);
+    Ok(Some((o, core.files.describe(o.ino, kept_flags(o.flags), held)?)))
+}
+
+/// From now on a handle, and a placeholder, stand for the description.
+pub(super) fn installed(core: &Core, session: &SessionState, o: &OpenedInfo, description: Arc<Description>) {
+    if let Some(p) = session.handles.take_placeholder(o.placeholder) {
+        core.files.bind(p, &description);
+    }
+    session.handles.fill(o.handle, description);
+}
+
+fn kept_flags(flags: OpenFlags) -> OpenFlags {
+    flags.difference(OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TRUNC | OpenFlags::NOFOLLOW)
+}
+
 /// Makes what the description needs to stream. Nothing is held when it is called, and nothing but one real file at a
 /// time while it runs.
-pub(crate) async fn open(cx: &OpCx<'_>, d: &Arc<Description>) -> Result<(), Errno> {
+pub(super) async fn open_virtual(cx: &OpCx<'_>, d: &Arc<Description>) -> Result<(), Errno> {
     let opened = parts(cx, d).await;
     let file = opened.map_err(|e| {
         cx.core.store.damage().note_error(&e, "open", Some(&cx.paths.a));
@@ -53,7 +81,7 @@ async fn parts(cx: &OpCx<'_>, d: &Description) -> FsResult<Virtual> {
 
 /// The access that a spec allows.
 fn direction(spec: &VirtSpec) -> Access {
-    if spec.direction == weldfs_ciscops::Direction::Read { Access::READ } else { Access::WRITE }
+    if spec.direction == Direction::Read { Access::READ } else { Access::WRITE }
 }
 
 /// Whether the drive has such a kernel.

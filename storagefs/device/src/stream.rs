@@ -1,31 +1,23 @@
-//! The way of bytes through a kernel: a slot's session, what is on its way in, what was given last.
+//! A stream through a kernel: what it has of a slot, what is on its way in, what was given last. `virt` moves it.
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::task::Poll;
 use std::time::Duration;
 
 use weldfs_ciscops::limits::VIRT_AGAIN_MAX;
 use weldfs_ciscops::{ChecksumState, Direction, Errno, VirtSpec};
-use weldfs_fpga::config::{Want, WhenFull};
+use weldfs_fpga::config::WhenFull;
 use weldfs_fpga::kernel::Fault;
 use weldfs_fpga::lend::Rest;
-use weldfs_fpga::session::{Pulled, Session};
+use weldfs_fpga::session::Session;
 use weldfs_fpga::status::Usage;
-use weldfs_scheduler::Cost;
 
-use super::super::lost;
-use super::super::opcx::OpCx;
 use weldfs_fs::SLICE_BYTES;
-use weldfs_session::clock::now_ns;
 use weldfs_session::tenants::{Resource, Tenant};
 
 /// Bytes that are pushed at a time, and read of a real file under one ticket.
 pub(super) const PIECE_BYTES: u64 = 4 * SLICE_BYTES;
-/// While a command waits for a slot or a kernel, it looks so often whether its client is still there, nanoseconds.
-const LOOK_NS: u64 = 50_000_000;
 /// A stream that no one reads for so long gives its slot to who waits for one. It can begin anew.
 const IDLE_READ: Duration = Duration::from_millis(100);
 /// A stream that no one writes to for so long gives its slot to who waits for one. That is its end.
@@ -36,31 +28,23 @@ const TURN: Duration = Duration::from_secs(1);
 const SKIP_BYTES: u64 = 1 << 20;
 
 /// Input on its way into the kernel.
-type Pushing = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
-
-/// What came of waiting for the kernel.
-pub(super) enum Event {
-    /// It has what was pushed: there is room for more.
-    Taken,
-    /// It made something, or is at the end.
-    Made(Pulled),
-}
+pub(super) type Pushing = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
 
 /// A stream. Whoever changes it has the description's turn.
 pub(super) struct Stream {
-    kernel: String,
-    params: Vec<u32>,
-    when_full: WhenFull,
+    pub kernel: String,
+    pub params: Vec<u32>,
+    pub when_full: WhenFull,
     /// It is written: it cannot begin anew.
-    keeps: bool,
-    session: Option<Arc<Session>>,
+    pub keeps: bool,
+    pub session: Option<Arc<Session>>,
     /// The memory of its FIFOs.
-    held: Option<Fifos>,
-    pushing: Option<Pushing>,
+    pub held: Option<Fifos>,
+    pub pushing: Option<Pushing>,
     /// Why the last of it was not taken.
-    refused: Option<Errno>,
+    pub refused: Option<Errno>,
     /// Slot time that has been charged.
-    charged: Usage,
+    pub charged: Usage,
     /// Bytes given to the reader, or taken from the writer, since the stream began.
     position: u64,
     /// The last of those given.
@@ -152,19 +136,8 @@ impl Stream {
         self.rest(IDLE_WRITE, None);
     }
 
-    /// A command works on it again. False where its slot has gone to others.
-    pub fn resume(&mut self, cx: &OpCx<'_>) -> bool {
-        let Some(session) = self.session.clone() else { return true };
-        let ours = session.resume();
-        if !ours {
-            self.charge(cx, &session);
-        }
-        ours
-    }
-
     /// Begins anew, to go on where it was: what was given before is made again, and passed over.
-    pub fn begin_again(&mut self, cx: &OpCx<'_>) {
-        cx.queue.counters.virtual_replays.add(1);
+    pub fn replay(&mut self) {
         self.replayed = self.charged.bytes_in;
         self.release();
         (self.part, self.at) = (0, 0);
@@ -239,42 +212,6 @@ impl Stream {
         self.position += bytes;
     }
 
-    /// The kernel's slot, opened at the first use; the tenant holds its FIFOs as pool memory as long as it has it.
-    ///
-    /// # Errors
-    /// Those of the card, ENOMEM, EINTR.
-    pub async fn session(&mut self, cx: &OpCx<'_>) -> Result<Arc<Session>, Errno> {
-        if let Some(session) = &self.session {
-            return Ok(session.clone());
-        }
-        let tenant = &cx.queue.tenant;
-        let mut held = Fifos::take(cx)?;
-        let want = Want {
-            kernel: self.kernel.clone(),
-            params: self.params.clone(),
-            tenant: tenant.id.0.into(),
-            weight: tenant.weight(),
-            when_full: self.when_full,
-            keeps: self.keeps,
-        };
-        let opened = while_there(cx, cx.core.card.open(want)).await?;
-        let session = opened.inspect_err(|e| lost::note_opening(tenant, &self.kernel, e)).map_err(|e| e.errno())?;
-        let session = Arc::new(session);
-        held.fit(session.fifo_bytes())?;
-        cx.queue.counters.slot_packets.add(1);
-        (self.charged, self.held) = (Usage::default(), Some(held));
-        Ok(self.session.insert(session).clone())
-    }
-
-    /// Begins to push input; `eop` says that there is no more. Only when nothing is on its way.
-    pub async fn push(&mut self, cx: &OpCx<'_>, bytes: Vec<u8>, eop: bool) -> Result<(), Errno> {
-        let session = self.session(cx).await?;
-        self.ended = eop;
-        self.refused = None;
-        self.pushing = Some(Box::pin(async move { session.push(bytes, eop).await }));
-        Ok(())
-    }
-
     /// Whether input is on its way: no more can be pushed.
     pub fn is_pushing(&self) -> bool {
         self.pushing.is_some()
@@ -283,50 +220,6 @@ impl Stream {
     /// Why the kernel took nothing of what was pushed last, if that is so.
     pub fn refused(&self) -> Result<(), Errno> {
         self.refused.map_or(Ok(()), Err)
-    }
-
-    /// Waits until the kernel has taken what is on its way, or has made something: at most `max` bytes of it. One that
-    /// has failed is an error once all that it made before has been given.
-    pub async fn next(&mut self, cx: &OpCx<'_>, max: usize) -> Result<Event, Errno> {
-        let session = self.session(cx).await?;
-        let mut pull = pin!(session.pull(max));
-        let made = poll_fn(|task| {
-            if let Some(push) = &mut self.pushing
-                && let Poll::Ready(taken) = push.as_mut().poll(task)
-            {
-                self.pushing = None;
-                match taken {
-                    Ok(()) => return Poll::Ready(Ok(Event::Taken)),
-                    Err(fault) => self.refused = Some(fault.errno()),
-                }
-            }
-            pull.as_mut().poll(task).map_ok(Event::Made)
-        });
-        let event = while_there(cx, made).await;
-        self.charge(cx, &session);
-        let event = event?.map_err(|fault| {
-            lost::note(&cx.queue.tenant, &self.kernel, Some(session.slot()), &fault);
-            fault.errno()
-        })?;
-        if let Event::Made(Pulled { eop: true, .. }) = event {
-            self.drained = true;
-        }
-        Ok(event)
-    }
-
-    /// Charges the tenant for slot time that has been used since the last look, as time of a core is.
-    fn charge(&mut self, cx: &OpCx<'_>, session: &Session) {
-        let (now, before, counters) = (session.usage(), self.charged, &cx.queue.counters);
-        let slot_ns = now.slot_ns.saturating_sub(before.slot_ns);
-        counters.slot_ns.add(slot_ns);
-        counters.slot_bytes_in.add(now.bytes_in.saturating_sub(before.bytes_in));
-        counters.slot_bytes_out.add(now.bytes_out.saturating_sub(before.bytes_out));
-        if slot_ns > 0 {
-            let inode = cx.slot.primary.load(Ordering::Relaxed);
-            let cost = Cost { time_ns: slot_ns, lender: None, weight: cx.cmd.hints.priority.weight() };
-            cx.core.board.runq.account(cx.queue.tenant.id, inode, cost);
-        }
-        self.charged = now;
     }
 }
 
@@ -339,21 +232,22 @@ fn append(sum: u32, bytes: &[u8]) -> u32 {
 
 /// Memory of a kernel's two FIFOs, of a piece on its way, and of what can be read again. It is not waited for: whoever
 /// would wait for it may have a slot that those wait for who have the memory.
-struct Fifos {
+pub(super) struct Fifos {
     tenant: Arc<Tenant>,
     bytes: u64,
 }
 
 impl Fifos {
-    fn take(cx: &OpCx<'_>) -> Result<Fifos, Errno> {
-        let mut none = Fifos { tenant: cx.queue.tenant.clone(), bytes: 0 };
-        none.fit(cx.core.card.fifo_bytes())?;
+    /// Those of a session, with FIFOs of so many bytes as are to be expected. ENOMEM.
+    pub fn take(tenant: &Arc<Tenant>, fifo: usize) -> Result<Fifos, Errno> {
+        let mut none = Fifos { tenant: tenant.clone(), bytes: 0 };
+        none.fit(fifo)?;
         Ok(none)
     }
 
     /// Those of FIFOs of so many bytes: what a session has may be more or less than what was to be expected, where
     /// credits have changed meanwhile.
-    fn fit(&mut self, fifo: usize) -> Result<(), Errno> {
+    pub fn fit(&mut self, fifo: usize) -> Result<(), Errno> {
         let bytes = 2 * fifo as u64 + PIECE_BYTES + VIRT_AGAIN_MAX as u64;
         if bytes > self.bytes && !self.tenant.take(Resource::PoolBytes, bytes - self.bytes) {
             return Err(Errno::NOMEM);
@@ -368,20 +262,4 @@ impl Drop for Fifos {
     fn drop(&mut self) {
         self.tenant.give(Resource::PoolBytes, self.bytes);
     }
-}
-
-/// Awaits what may take as long as others like, as long as the client is there. EINTR.
-async fn while_there<T>(cx: &OpCx<'_>, what: impl Future<Output = T>) -> Result<T, Errno> {
-    let mut what = pin!(what);
-    poll_fn(|task| {
-        if let Poll::Ready(done) = what.as_mut().poll(task) {
-            return Poll::Ready(Ok(done));
-        }
-        if cx.queue.session.closing() {
-            return Poll::Ready(Err(Errno::INTR));
-        }
-        cx.slot.pause.store(now_ns() + LOOK_NS, Ordering::Relaxed);
-        Poll::Pending
-    })
-    .await
 }
