@@ -1,24 +1,22 @@
 //! What all parts of one device share.
 
-use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
-use weldfs_ciscops::{Durability, Errno, InodeNo};
+use weldfs_ciscops::{Durability, InodeNo};
 use weldfs_fpga::card::Card;
 use weldfs_journal::{Clock, MediumKind};
-use weldfs_locks::{Condvar, Mutex};
-use weldfs_scheduler::{Cost, WEIGHT_DEFAULT, WEIGHT_MAX};
+use weldfs_locks::Mutex;
+use weldfs_scheduler::{WEIGHT_DEFAULT, WEIGHT_MAX};
 use weldfs_session::clock::now_ns;
-use weldfs_session::counters::{CoreCounters, Totals, several_writers};
+use weldfs_session::counters::{CoreCounters, several_writers};
 use weldfs_session::departures::Departures;
 use weldfs_session::inbox::Inbox;
 use weldfs_session::leavings::Leavings;
 use weldfs_session::sets::SetTable;
-use weldfs_session::tenants::{DeviceStock, Identity, Resource, Tenant, TenantTable};
+use weldfs_session::tenants::{DeviceStock, TenantTable};
 use weldfs_store::Store;
 
 use super::board::Board;
@@ -30,9 +28,11 @@ use super::maintenance::Maintenance;
 use super::memory::Memory;
 use super::message::Message;
 use super::pace::Pace;
-use super::runq::{CostModel, RunQueue};
+use super::pools::PoolBudget;
+use super::runq::RunQueue;
 use super::seat::Seat;
-use super::session::{QueueState, SessionState};
+use super::session::QueueState;
+use super::sessions::Sessions;
 use super::trace::Trace;
 use super::watches::Watches;
 use crate::limits::{
@@ -57,7 +57,7 @@ pub struct Core {
     pub(super) leases: Leases,
     pub(super) watches: Arc<Watches>,
     pub(super) virtuals: Virtuals,
-    pub(super) io: IoPool,
+    pub(super) io: Arc<IoPool>,
     pub(super) maintenance: Maintenance,
     pub(super) pace: Pace,
     pub(super) card: Arc<Card>,
@@ -75,25 +75,16 @@ pub struct Core {
     placed: AtomicUsize,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) tenants: TenantTable,
-    sessions: Mutex<Sessions>,
-    no_sessions: Condvar,
+    pub(super) sessions: Sessions,
     pub(super) departures: Departures,
-    next_session: AtomicU64,
-    pool_bytes: AtomicU64,
+    pub(super) pools: Arc<PoolBudget>,
     pub(super) leavings: Leavings,
-    queues: AtomicUsize,
     /// When the device began to end, on its clock; 0: it has not.
     ending_since: AtomicU64,
     poisoned: AtomicBool,
     abandoned: AtomicBool,
     /// An eventfd: readable once the device is abandoned.
     failure: OwnedFd,
-}
-
-#[derive(Default)]
-struct Sessions {
-    live: HashMap<u64, Arc<SessionState>>,
-    refuse: bool,
 }
 
 /// A tenant's weight as policies count: 100, the usual one, is theirs.
@@ -157,6 +148,7 @@ impl Core {
             memory.forget(&tenant);
             board.runq.set_weight(tenant.id, || policy_weight(tenant.weight()));
         }
+        let pools = Arc::new(PoolBudget::new(config.pool_bytes_max));
         let emulated = Emulated::new(&config, threads.len())?;
         let card = emulated.card().clone();
         let watches = Watches::of(&store);
@@ -164,7 +156,7 @@ impl Core {
             files: crate::open::files_of(&store),
             leases: Leases::default(),
             watches,
-            io: IoPool::start(store.clone(), config.at_rest)?,
+            io: Arc::new(IoPool::start(store.clone(), config.at_rest)?),
             maintenance: Maintenance::default(),
             leavings: Leavings::default(),
             pace: Pace::default(),
@@ -186,12 +178,9 @@ impl Core {
             sets: SetTable::default(),
             virtuals: Virtuals::default(),
             threads,
-            sessions: Mutex::default(),
-            no_sessions: Condvar::new(),
+            sessions: Sessions::new(),
             departures: Departures::new()?,
-            next_session: AtomicU64::new(1),
-            pool_bytes: AtomicU64::new(0),
-            queues: AtomicUsize::new(0),
+            pools,
             ending_since: AtomicU64::new(0),
             poisoned: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
@@ -199,107 +188,14 @@ impl Core {
         }))
     }
 
-    /// A new session. EMFILE at the device's limit, ENODEV while it shuts down.
-    pub(super) fn attach(
-        self: &Arc<Self>,
-        who: Identity,
-        client_id: [u8; 16],
-        prefix: Vec<u8>,
-    ) -> Result<Arc<SessionState>, Errno> {
-        let mut sessions = self.sessions.lock();
-        if sessions.refuse {
-            return Err(Errno::NODEV);
-        }
-        if sessions.live.len() >= SESSIONS_MAX {
-            return Err(Errno::MFILE);
-        }
-        let tenant = self.tenants.of(&who);
-        if !tenant.take(Resource::Sessions, 1) {
-            return Err(Errno::MFILE);
-        }
-        self.board.runq.set_weight(tenant.id, || policy_weight(tenant.weight()));
-        if let Err(e) = self.memory.set_share(&tenant)
-            && tenant.log.permits()
-        {
-            tracing::warn!("tenant {} has no guarantee of memory: {e}", tenant.name);
-        }
-        let id = self.next_session.fetch_add(1, Ordering::Relaxed);
-        let state = SessionState::new(self.clone(), id, who.cred, tenant.clone(), client_id, prefix).map_err(|e| {
-            tenant.give(Resource::Sessions, 1);
-            Errno(e.raw_os_error().unwrap_or(Errno::MFILE.0))
-        })?;
-        let state = Arc::new(state);
-        sessions.live.insert(id, state.clone());
-        Ok(state)
-    }
-
-    pub(super) fn session_gone(&self, session: &Arc<SessionState>, totals: impl FnOnce() -> Totals) {
-        self.trace.abandon(session.id);
-        let mut sessions = self.sessions.lock();
-        session.tenant.retire(&totals());
-        session.tenant.give(Resource::Sessions, 1);
-        if session.tenant.usage().sessions == 0 {
-            self.memory.forget(&session.tenant);
-        }
-        sessions.live.remove(&session.id);
-        if sessions.live.is_empty() {
-            self.no_sessions.notify_all();
-        }
-        drop(sessions);
-        self.departures.note();
-    }
-
-    /// The sessions of a user that are ending.
-    pub(super) fn departing(&self, uid: u32) -> Vec<u64> {
-        let sessions = self.sessions.lock();
-        sessions.live.values().filter(|s| s.uid() == uid && s.closing()).map(|s| s.id).collect()
-    }
-
-    /// Whether a session is there.
-    pub(super) fn has_session(&self, id: u64) -> bool {
-        self.sessions.lock().live.contains_key(&id)
-    }
-
-    /// Ends a session whose client broke the protocol of the rings.
-    pub(super) fn kill_session(&self, id: u64) {
-        let session = self.sessions.lock().live.get(&id).cloned();
-        if let Some(s) = session {
-            s.close();
-        }
-    }
-
-    /// Refuses newcomers, ends all sessions and waits until they are gone.
-    pub(super) fn end_sessions(&self) {
-        self.refuse_and_close();
-        let mut sessions = self.sessions.lock();
-        while !sessions.live.is_empty() {
-            self.no_sessions.wait(&mut sessions);
-        }
-    }
-
-    /// Refuses newcomers and begins to end all sessions.
-    pub(super) fn refuse_and_close(&self) {
+    /// The device begins to end.
+    pub(super) fn begin_to_end(&self) {
         self.ending_since.store(now_ns().max(1), Ordering::Relaxed);
-        let live: Vec<_> = {
-            let mut sessions = self.sessions.lock();
-            sessions.refuse = true;
-            sessions.live.values().cloned().collect()
-        };
-        live.iter().for_each(|s| s.close());
     }
 
     /// Since when the device ends, if it does.
     pub(super) fn ending_since(&self) -> Option<u64> {
         Some(self.ending_since.load(Ordering::Relaxed)).filter(|since| *since != 0)
-    }
-
-    /// Looks at the sessions while none can come or go.
-    pub(super) fn with_sessions(&self, look: impl FnOnce(&mut dyn Iterator<Item = &Arc<SessionState>>)) {
-        look(&mut self.sessions.lock().live.values());
-    }
-
-    pub(super) fn live_sessions(&self) -> Vec<Arc<SessionState>> {
-        self.sessions.lock().live.values().cloned().collect()
     }
 
     /// The core with the fewest queue pairs: the home of the next one.
@@ -387,65 +283,9 @@ impl Core {
         self.threads.iter().for_each(|t| t.inbox.send(message()));
     }
 
-    /// Takes shared memory for a queue pair of `tenant`. ENOMEM or EMFILE at the device's or the tenant's limits.
-    pub(super) fn charge_pool(&self, tenant: &Tenant, bytes: u64) -> Result<(), Errno> {
-        if !tenant.take(Resource::QueuePairs, 1) {
-            return Err(Errno::MFILE);
-        }
-        if !tenant.take(Resource::PoolBytes, bytes) {
-            tenant.give(Resource::QueuePairs, 1);
-            return Err(Errno::NOMEM);
-        }
-        let before = self.pool_bytes.fetch_add(bytes, Ordering::AcqRel);
-        let queues = self.queues.fetch_add(1, Ordering::AcqRel);
-        if before + bytes <= self.config.pool_bytes_max && queues < QUEUES_MAX {
-            return Ok(());
-        }
-        self.release_pool(tenant, bytes);
-        Err(if queues < QUEUES_MAX { Errno::NOMEM } else { Errno::MFILE })
-    }
-
-    pub(super) fn release_pool(&self, tenant: &Tenant, bytes: u64) {
-        tenant.give(Resource::QueuePairs, 1);
-        tenant.give(Resource::PoolBytes, bytes);
-        self.pool_bytes.fetch_sub(bytes, Ordering::AcqRel);
-        self.queues.fetch_sub(1, Ordering::AcqRel);
-    }
-
     /// Whether commands run on the threads that call.
     pub(super) fn is_inline(&self) -> bool {
         self.emulated.is_fixed()
-    }
-
-    /// Charges a tenant for time that was not a slice of a command, if others wait for the cores.
-    pub(super) fn charge_beside(&self, tenant: &Tenant, ns: u64) {
-        let runq = &self.board.runq;
-        if !runq.is_empty() && runq.cost() == CostModel::Measured {
-            runq.account(tenant.id, 0, Cost { time_ns: ns, ..Cost::default() });
-        }
-    }
-
-    /// Charges memory in which a session collects a transaction: it counts as pool memory. ENOMEM.
-    pub(super) fn charge_staged(&self, tenant: &Tenant, bytes: u64) -> Result<(), Errno> {
-        if !tenant.take(Resource::PoolBytes, bytes) {
-            return Err(Errno::NOMEM);
-        }
-        let before = self.pool_bytes.fetch_add(bytes, Ordering::AcqRel);
-        if before + bytes <= self.config.pool_bytes_max {
-            return Ok(());
-        }
-        self.release_staged(tenant, bytes);
-        Err(Errno::NOMEM)
-    }
-
-    pub(super) fn release_staged(&self, tenant: &Tenant, bytes: u64) {
-        tenant.give(Resource::PoolBytes, bytes);
-        self.pool_bytes.fetch_sub(bytes, Ordering::AcqRel);
-    }
-
-    /// Queue pairs alive, and the bytes of their shared memory.
-    pub(super) fn pools(&self) -> (usize, u64) {
-        (self.queues.load(Ordering::Acquire), self.pool_bytes.load(Ordering::Acquire))
     }
 
     /// st_mode of an inode, 0 when it cannot be read at once.
@@ -467,14 +307,14 @@ impl Core {
 
     /// Takes the device out of service: a core has failed outside an operation, so commands may be lost that it had
     /// taken, and its rings are polled by no core. Every client is told at once, also one that sleeps; whoever serves
-    /// the device sees [`Core::failure`]. What is left is given back by [`Core::bury`], when all cores have ended.
+    /// the device sees [`Core::failure`]. What is left is given back by `Core::bury`, when all cores have ended.
     pub(super) fn abandon(&self) {
         self.poison();
         if self.abandoned.swap(true, Ordering::SeqCst) {
             return;
         }
         tracing::error!("the device is out of service until it is started again");
-        self.sessions.lock().refuse = true;
+        self.sessions.refuse();
         let queues = self.all_queues.lock().clone();
         queues.iter().for_each(|q| {
             q.pair.ends().abandon();
@@ -493,27 +333,6 @@ impl Core {
     /// Readable once the device is out of service.
     pub(super) fn failure(&self) -> &OwnedFd {
         &self.failure
-    }
-
-    /// After the last core of an abandoned device: ends its sessions and queue pairs, whatever was going on in them.
-    /// Nothing panics out of here, and nothing waits for a session afterwards.
-    pub(super) fn bury(&self) {
-        let ended = catch_unwind(AssertUnwindSafe(|| {
-            // First the sessions: who is ending makes no new queue pair.
-            self.live_sessions().iter().for_each(|s| s.close());
-            let queues = self.all_queues.lock().clone();
-            for queue in queues {
-                queue.pair.ends().close();
-                self.queue_gone(&queue);
-                queue.session.queue_gone(&queue);
-            }
-        }));
-        if ended.is_err() {
-            tracing::error!("not everything of the device's sessions was given back");
-        }
-        self.sessions.lock().live.clear();
-        self.no_sessions.notify_all();
-        self.departures.note();
     }
 
     /// Lets the maintenance thread drain what can be reclaimed, if there is anything.

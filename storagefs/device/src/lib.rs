@@ -25,6 +25,7 @@ mod board;
 mod card;
 mod checksum;
 mod config;
+mod control;
 mod core;
 mod dataplane;
 mod departed;
@@ -37,9 +38,11 @@ mod held;
 mod io;
 mod leases;
 mod lent;
+mod lifecycle;
 pub mod limits;
 mod lost;
 mod mail;
+mod maintainer;
 mod maintenance;
 mod memory;
 mod message;
@@ -50,12 +53,14 @@ mod open;
 mod opening;
 mod pace;
 mod placed;
+mod pools;
 mod room;
 mod rtc;
 pub mod runq;
 mod seat;
 mod session;
 mod session_ops;
+mod sessions;
 mod slice;
 mod slicer;
 mod slots;
@@ -87,10 +92,10 @@ use weldfs_session::tenants::{Tenant, TenantToken};
 use weldfs_store::Store;
 
 pub use config::DeviceConfig;
+pub use control::Session;
 pub use model::{MediaModel, on_modelled};
 pub use runq::CostModel;
 pub use seat::Seated;
-pub use session::Session;
 pub use tune::{Setting, TuneError};
 pub use weldfs_fpga::config::CardConfig;
 pub use weldfs_scheduler::PolicyKind;
@@ -135,7 +140,7 @@ impl Device {
         // A sender that is dropped without a word has panicked.
         ready.recv().unwrap_or_else(|_| Err(std::io::Error::other("the device's cores do not start")))?;
         device.spawn("weld-maint".into(), move || {
-            if catch_unwind(AssertUnwindSafe(|| maintenance::run(&core))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| maintainer::run(&core))).is_err() {
                 core.poison();
                 core.maintenance.abandon();
             }
@@ -172,18 +177,18 @@ impl Device {
     /// A session for a client whose identity the control plane vouches for. `prefix` is the host directory under
     /// which the client sees the file system (may be empty). EMFILE at the device's limit, ENODEV while it shuts down.
     pub fn attach(&self, who: impl Into<Identity>, client_id: [u8; 16], prefix: &[u8]) -> Result<Session, Errno> {
-        Ok(Session::new(self.core.attach(who.into(), client_id, prefix.to_vec())?))
+        Ok(Session::new(self.core.clone(), self.core.attach(who.into(), client_id, prefix.to_vec())?))
     }
 
     /// The sessions of a user that are ending: what their clients had published is still being executed, and their
     /// locks are held.
     pub fn departing(&self, uid: u32) -> Vec<u64> {
-        self.core.departing(uid)
+        self.core.sessions.departing(uid)
     }
 
     /// Whether a session is there, if only to end.
     pub fn has_session(&self, id: u64) -> bool {
-        self.core.has_session(id)
+        self.core.sessions.has(id)
     }
 
     /// Tells when sessions have gone.

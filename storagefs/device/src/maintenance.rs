@@ -1,4 +1,4 @@
-//! The maintenance thread: checkpoints, reclaim, the flush deadline of volatile effects, dead placeholders.
+//! What the maintenance thread is asked for, and how it waits for that: `maintainer` is the thread.
 //!
 //! It blocks in one call (a condition variable) and has a timeout only while something is unflushed or a placeholder is
 //! held by nothing but a descriptor somewhere. An idle device arms nothing.
@@ -12,15 +12,10 @@ use std::time::Duration;
 use weldfs_ciscops::Errno;
 use weldfs_locks::{Condvar, Mutex};
 
-use super::core::Core;
 use crate::limits::{FLUSH_DEADLINE_NS, LIVENESS_POLL_MS, RECLAIM_DELAY_NS};
 use weldfs_session::clock::now_ns;
-use weldfs_store::error::{FsError, Wait};
-use weldfs_store::reclaim::WAITS_MAX;
+use weldfs_store::error::Wait;
 
-/// After so long, nanoseconds, what is reclaimed leaves the thread to what else was asked for, unless a command waits
-/// for all of it.
-const RECLAIM_NS: u64 = 20_000_000;
 const LIVENESS_POLL_NS: u64 = LIVENESS_POLL_MS * 1_000_000;
 
 /// What the maintenance thread has been asked for. Thread-safe.
@@ -94,12 +89,12 @@ impl Maintenance {
     }
 
     /// There is more to reclaim: at once, after whatever was asked for meanwhile.
-    fn go_on(&self) {
+    pub fn go_on(&self) {
         self.wishes.lock().reclaim_at = Some(now_ns());
     }
 
     /// Whether the thread is to end.
-    fn ends(&self) -> bool {
+    pub fn ends(&self) -> bool {
         self.wishes.lock().stop
     }
 
@@ -118,10 +113,59 @@ impl Maintenance {
         Room { maintenance: self, wait, until: None }
     }
 
+    /// Waits until there is something to do.
+    pub(super) fn wait_for_work(&self) -> Turn {
+        let mut w = self.wishes.lock();
+        loop {
+            let now = now_ns();
+            let flush = w.flush_at.is_some_and(|at| at <= now);
+            let reclaim = w.reclaim_at.is_some_and(|at| at <= now);
+            let liveness = w.placeholders_at.is_some_and(|at| at <= now);
+            if w.stop || w.look || w.rests || w.checkpoint || w.drain || flush || reclaim || liveness {
+                break;
+            }
+            // Each of them is a point in time: who rings the bell meanwhile puts none of the others off.
+            match w.flush_at.into_iter().chain(w.reclaim_at).chain(w.placeholders_at).min() {
+                None => self.bell.wait(&mut w),
+                Some(at) => {
+                    self.bell.wait_for(&mut w, Duration::from_nanos(at - now));
+                }
+            }
+        }
+        w.look = false;
+        self.kicked.store(false, Ordering::Release);
+        w.reclaim_at = None;
+        let flush = w.flush_at.is_some_and(|at| at <= now_ns());
+        if flush {
+            w.flush_at = None;
+            self.unflushed.store(false, Ordering::Release);
+            fence(Ordering::SeqCst);
+        }
+        let (checkpoint, drain) = (std::mem::take(&mut w.checkpoint), std::mem::take(&mut w.drain));
+        let space = std::mem::take(&mut w.space);
+        // Looked at now, whatever the turn is for. Who watches one from here on is asked about again.
+        let placeholders = w.placeholders_at.take().is_some();
+        let rests = std::mem::take(&mut w.rests);
+        Turn { checkpoint, drain, space, flush, placeholders, rests, stop: w.stop }
+    }
+
+    /// A round is over, of those that are `counted`: what waits for one goes on.
+    pub(super) fn finish_round(&self, counted: bool, made: Result<(), Errno>) {
+        if !counted {
+            return;
+        }
+        let mut w = self.wishes.lock();
+        w.rounds += 1;
+        w.failed = made.err();
+        let waiters = std::mem::take(&mut w.waiters);
+        drop(w);
+        waiters.into_iter().for_each(Waker::wake);
+    }
+
     /// The thread is gone: nothing waits for room any more.
     pub(super) fn abandon(&self) {
         self.wishes.lock().stop = true;
-        finish_round(self, true, Ok(()));
+        self.finish_round(true, Ok(()));
     }
 
     /// Ends the thread.
@@ -168,163 +212,12 @@ impl Future for Room<'_> {
 }
 
 /// One turn's work.
-struct Turn {
-    checkpoint: bool,
-    drain: bool,
-    space: bool,
-    flush: bool,
-    placeholders: bool,
-    rests: bool,
-    stop: bool,
-}
-
-fn wait_for_work(m: &Maintenance) -> Turn {
-    let mut w = m.wishes.lock();
-    loop {
-        let now = now_ns();
-        let flush = w.flush_at.is_some_and(|at| at <= now);
-        let reclaim = w.reclaim_at.is_some_and(|at| at <= now);
-        let liveness = w.placeholders_at.is_some_and(|at| at <= now);
-        if w.stop || w.look || w.rests || w.checkpoint || w.drain || flush || reclaim || liveness {
-            break;
-        }
-        // Each of them is a point in time: who rings the bell meanwhile puts none of the others off.
-        match w.flush_at.into_iter().chain(w.reclaim_at).chain(w.placeholders_at).min() {
-            None => m.bell.wait(&mut w),
-            Some(at) => {
-                m.bell.wait_for(&mut w, Duration::from_nanos(at - now));
-            }
-        }
-    }
-    w.look = false;
-    m.kicked.store(false, Ordering::Release);
-    w.reclaim_at = None;
-    let flush = w.flush_at.is_some_and(|at| at <= now_ns());
-    if flush {
-        w.flush_at = None;
-        m.unflushed.store(false, Ordering::Release);
-        fence(Ordering::SeqCst);
-    }
-    let (checkpoint, drain) = (std::mem::take(&mut w.checkpoint), std::mem::take(&mut w.drain));
-    let space = std::mem::take(&mut w.space);
-    // Looked at now, whatever the turn is for. Who watches one from here on is asked about again.
-    let placeholders = w.placeholders_at.take().is_some();
-    let rests = std::mem::take(&mut w.rests);
-    Turn { checkpoint, drain, space, flush, placeholders, rests, stop: w.stop }
-}
-
-/// The thread's body.
-pub(super) fn run(core: &Core) {
-    let m = &core.maintenance;
-    if core.store.reclaim_pending() {
-        m.note_reclaim();
-    }
-    loop {
-        let turn = wait_for_work(m);
-        if turn.stop {
-            break;
-        }
-        if turn.flush {
-            flush(core);
-        }
-        let mut made = Ok(());
-        if turn.checkpoint || core.store.needs_checkpoint() {
-            made = make_room(core);
-        }
-        match reclaim(core, turn.drain || turn.space) {
-            // What was freed can be used after one more checkpoint.
-            Ok(true) if turn.checkpoint => made = make_room(core),
-            Err(e) if turn.drain => made = Err(e),
-            _ => {}
-        }
-        if turn.placeholders {
-            if core.files.sweep() > 0 {
-                m.watch_placeholders();
-            }
-            // The last description of a nameless file may have gone with its placeholder.
-            core.note_reclaim();
-        }
-        finish_round(m, turn.checkpoint || turn.drain, made);
-        if let Some(give_back) = core.config.at_rest.filter(|_| turn.rests) {
-            give_back();
-        }
-    }
-    finish_round(m, true, Ok(()));
-}
-
-fn flush(core: &Core) {
-    let journal = core.store.journal();
-    if let Err(e) = journal.commit_through(journal.tail()) {
-        tracing::error!("the flush of volatile effects failed: {e}");
-        return;
-    }
-    // The record that says how far the flush went is itself unflushed: it arms the timer once more.
-    journal.idle();
-    if journal.next_deadline().is_some() {
-        core.maintenance.note_volatile();
-    }
-}
-
-/// Frees what unlink and truncate left behind, in bounded steps, until nothing is left or nothing can be done now, the
-/// thread is to end, or (unless it is to be `all`) [`RECLAIM_NS`] are over; the rest has another turn. True when
-/// anything was freed.
-pub(super) fn reclaim(core: &Core, all: bool) -> Result<bool, Errno> {
-    let (mut any, mut waits, end) = (false, 0, now_ns() + RECLAIM_NS);
-    loop {
-        if core.maintenance.ends() && (any || waits > 0) || any && !all && now_ns() >= end {
-            core.maintenance.go_on();
-            return Ok(any);
-        }
-        match core.store.reclaim_step() {
-            Ok(true) => {
-                (any, waits) = (true, 0);
-                if core.store.needs_checkpoint() {
-                    make_room(core)?;
-                }
-            }
-            Ok(false) => return Ok(any),
-            Err(FsError::Miss(m)) => core.store.fetch(&m).map_err(|e| reclaim_failed(core, e))?,
-            // A checkpoint makes room for a step, or none does: on a forged image.
-            Err(FsError::Wait(_)) if waits < WAITS_MAX => {
-                waits += 1;
-                make_room(core)?;
-            }
-            Err(FsError::Wait(_)) => return Err(Errno::NOSPC),
-            Err(e) => return Err(reclaim_failed(core, e)),
-        }
-    }
-}
-
-fn reclaim_failed(core: &Core, e: FsError) -> Errno {
-    if !core.store.damage().note_error(&e, "reclaim", None) {
-        tracing::error!("reclaim: {e}");
-    }
-    Errno::from(&e)
-}
-
-/// A checkpoint, measured for back-pressure.
-fn make_room(core: &Core) -> Result<(), Errno> {
-    let journal = core.store.journal();
-    let before = journal.oldest();
-    core.pace.begin(now_ns(), journal.used());
-    let made = core.store.checkpoint();
-    core.pace.end(now_ns(), journal.oldest().0 - before.0, core.store.geometry().log.len / 8);
-    made.map(drop).map_err(|e| {
-        if !core.store.damage().note_error(&e, "checkpoint", None) {
-            tracing::error!("checkpoint failed: {e}");
-        }
-        Errno::from(&e)
-    })
-}
-
-fn finish_round(m: &Maintenance, counted: bool, made: Result<(), Errno>) {
-    if !counted {
-        return;
-    }
-    let mut w = m.wishes.lock();
-    w.rounds += 1;
-    w.failed = made.err();
-    let waiters = std::mem::take(&mut w.waiters);
-    drop(w);
-    waiters.into_iter().for_each(Waker::wake);
+pub(super) struct Turn {
+    pub checkpoint: bool,
+    pub drain: bool,
+    pub space: bool,
+    pub flush: bool,
+    pub placeholders: bool,
+    pub rests: bool,
+    pub stop: bool,
 }

@@ -93,6 +93,13 @@ impl RunQueue {
         self.inner.lock().policy.account(tenant, inode, cost);
     }
 
+    /// Charges a tenant for time that was not a slice of a command, if others wait for the cores.
+    pub(crate) fn charge_beside(&self, tenant: TenantId, ns: u64) {
+        if !self.is_empty() && self.cost() == CostModel::Measured {
+            self.account(tenant, 0, Cost { time_ns: ns, ..Cost::default() });
+        }
+    }
+
     /// Lets a queued command be picked as if it were `waiter`'s, which waits for what it holds; false when it is not
     /// queued.
     pub fn boost(&self, token: Token, waiter: TenantId) -> bool {

@@ -3,9 +3,9 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
-use weldfs_ciscops::limits::{HANDLES_MAX, PLACEHOLDERS_MAX};
+use weldfs_ciscops::limits::HANDLES_MAX;
 use weldfs_ciscops::program::Recent;
-use weldfs_ciscops::{Errno, Handle, OpenFlags, SessionLimits, SharedRegion};
+use weldfs_ciscops::{Errno, Handle, SessionLimits, SharedRegion};
 use weldfs_fs::keys::Keys;
 use weldfs_fs::{Cred, Fetching, HandleTable, OpenFile, SessionView, Staged, StagedTable};
 use weldfs_functions::cipher::Key;
@@ -17,11 +17,11 @@ use weldfs_session::tenants::{Load, Tenant};
 use weldfs_store::error::Miss;
 
 use super::aside::Aside;
-use super::core::Core;
-use super::message::Message;
-use crate::open::{Handles, OpenInode};
+use super::io::IoPool;
+use super::open::Handles;
+use super::pools::PoolBudget;
 
-pub use weldfs_session::rings::{Claimed, Fresh, Pools, QueueParts, Ring, Rings};
+pub use weldfs_session::rings::{Fresh, Pools, QueueParts, Ring, Rings};
 
 /// A session, as the device threads see it. Thread-safe.
 pub struct SessionState {
@@ -43,7 +43,8 @@ pub struct SessionState {
     pub doorbell: Arc<OwnedFd>,
     cred: Cred,
     prefix: Vec<u8>,
-    core: Arc<Core>,
+    pools: Arc<PoolBudget>,
+    io: Arc<IoPool>,
     rings: Rings<QueueState>,
 }
 
@@ -99,12 +100,12 @@ impl QueueState {
 
 impl SessionState {
     pub(super) fn new(
-        core: Arc<Core>,
-        id: u64,
+        (id, client_id): (u64, [u8; 16]),
         cred: Cred,
         tenant: Arc<Tenant>,
-        client_id: [u8; 16],
         prefix: Vec<u8>,
+        handles_max: u32,
+        (pools, io): (Arc<PoolBudget>, Arc<IoPool>),
     ) -> std::io::Result<Self> {
         use rustix::event::{EventfdFlags, eventfd};
         let end = prefix.iter().rposition(|b| *b != b'/').map_or(0, |at| at + 1);
@@ -113,14 +114,15 @@ impl SessionState {
             id,
             tenant: tenant.clone(),
             client_id,
-            handles: Handles::new(core.config.handles_max.min(HANDLES_MAX), tenant),
+            handles: Handles::new(handles_max.min(HANDLES_MAX), tenant),
             staged: Mutex::default(),
             keys: Keys::default(),
             load: Load::default(),
             doorbell: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
             cred,
             prefix,
-            core,
+            pools,
+            io,
             rings: Rings::default(),
         })
     }
@@ -150,7 +152,14 @@ impl SessionState {
         self.rings.has_dropped()
     }
 
-    pub(super) fn new_queue(self: &Arc<Self>, depth: u32, pool_bytes: u32, shared: bool) -> Result<QueueParts, Errno> {
+    /// A new queue pair, of so many commands and bytes of pool, in a memfd or not. `home`: the core that is to have it;
+    /// `place` hands it over.
+    pub(super) fn new_queue(
+        self: &Arc<Self>,
+        (depth, pool_bytes, shared): (u32, u32, bool),
+        home: impl FnOnce() -> usize,
+        place: impl FnOnce(Arc<QueueState>),
+    ) -> Result<QueueParts, Errno> {
         let make = |fresh: Fresh| {
             Arc::new_cyclic(|this| QueueState {
                 this: this.clone(),
@@ -160,73 +169,61 @@ impl SessionState {
                 pool: fresh.pool,
                 limits: fresh.limits,
                 counters: QueueCounters::default(),
-                pair: Pair::new(fresh.memory, self.core.home_of_next()),
+                pair: Pair::new(fresh.memory, home()),
                 aside: Aside::default(),
                 programs: Mutex::default(),
             })
         };
         let begin = cpu_ns();
-        let place = |queue: Arc<QueueState>| {
+        let paid = |queue: Arc<QueueState>| {
             // Its tenant pays for it with the first command.
             queue.pair.owe(cpu_ns().saturating_sub(begin));
-            self.core.place_queue(queue);
+            place(queue);
         };
-        self.rings.add((depth, pool_bytes, shared), (&**self, &self.doorbell), make, place)
+        self.rings.add((depth, pool_bytes, shared), (&**self, &self.doorbell), make, paid)
     }
 
     /// Charges memory in which a transaction is collected: it counts as pool memory, here and everywhere. ENOMEM.
     pub(super) fn charge_staged(&self, bytes: u64) -> Result<(), Errno> {
         self.rings.take_bytes(bytes)?;
-        self.core.charge_staged(&self.tenant, bytes).inspect_err(|_| self.rings.give_bytes(bytes))
+        self.pools.charge_staged(&self.tenant, bytes).inspect_err(|_| self.rings.give_bytes(bytes))
     }
 
     /// Gives it back.
     pub(super) fn release_staged(&self, bytes: u64) {
-        self.core.release_staged(&self.tenant, bytes);
+        self.pools.release_staged(&self.tenant, bytes);
         self.rings.give_bytes(bytes);
     }
 
-    /// Called by a device thread that has drained and dropped a queue of this session.
-    pub(super) fn queue_gone(self: &Arc<Self>, state: &Arc<QueueState>) {
-        self.core.watches.end_ring(state);
-        let last = self.rings.gone(state);
-        let (bytes, tenant) = (state.pair.bytes, self.tenant.clone());
-        let (session, core) = (Arc::downgrade(self), Arc::downgrade(&self.core));
-        self.core.leavings.take(state.pool.clone(), move |ns| {
-            if let Some(session) = session.upgrade() {
-                session.rings.give_bytes(bytes);
-            }
-            if let Some(core) = core.upgrade() {
-                core.release_pool(&tenant, bytes);
-                core.charge_beside(&tenant, ns);
-            }
-        });
-        if last {
-            self.clean_up();
-        }
+    /// So many bytes of a queue pair are given back.
+    pub(super) fn give_bytes(&self, bytes: u64) {
+        self.rings.give_bytes(bytes);
     }
 
-    /// Starts the end: no new queues; the device threads drain what was published, then everything is given back.
-    pub(super) fn close(self: &Arc<Self>) {
-        if self.rings.close(|| self.core.broadcast(|| Message::CloseSession(self.id))) {
-            self.clean_up();
-        }
+    /// A queue pair was drained and dropped. Whether the session's end may follow.
+    pub(super) fn queue_gone(&self, state: &Arc<QueueState>) -> bool {
+        self.rings.gone(state)
     }
 
-    fn clean_up(self: &Arc<Self>) {
-        if !self.rings.clean_up() {
-            return;
-        }
-        self.keys.clear();
-        super::staged::clear(self);
-        self.core.files.locks.release_session(self.id);
-        self.core.leases.end_session(self.id);
-        self.core.watches.end_session(self.id);
-        if self.handles.close_all() {
-            self.core.maintenance.watch_placeholders();
-        }
-        self.core.note_reclaim();
-        self.core.session_gone(self, || self.rings.retire());
+    /// Starts its end; `told` tells the cores. Whether there is no queue pair to wait for.
+    pub(super) fn close(&self, told: impl FnOnce()) -> bool {
+        self.rings.close(told)
+    }
+
+    /// Whether it is now that everything is given back: once.
+    pub(super) fn clean_up(&self) -> bool {
+        self.rings.clean_up()
+    }
+
+    /// What it counted, when it is over.
+    pub(super) fn retire(&self) -> Totals {
+        self.rings.retire()
+    }
+
+    /// Ends its transactions.
+    pub(super) fn clear_staged(&self) {
+        let charged = self.staged.lock().clear();
+        self.release_staged(charged);
     }
 
     /// Its transactions.
@@ -253,11 +250,11 @@ impl Ring for QueueState {
 
 impl Pools for SessionState {
     fn charge(&self, bytes: u64) -> Result<(), Errno> {
-        self.core.charge_pool(&self.tenant, bytes)
+        self.pools.charge(&self.tenant, bytes)
     }
 
     fn release(&self, bytes: u64) {
-        self.core.release_pool(&self.tenant, bytes);
+        self.pools.release(&self.tenant, bytes);
     }
 }
 
@@ -290,148 +287,10 @@ impl SessionView for SessionState {
     }
 
     fn fetch(&self, miss: Miss) -> Fetching<'_> {
-        Box::pin(self.core.io.fetch(miss, self.tenant.id))
+        Box::pin(self.io.fetch(miss, self.tenant.id))
     }
 
     fn key(&self, name: u64) -> Result<Arc<Key>, Errno> {
         self.keys.get(name)
-    }
-}
-
-/// The control plane's hold on a session; dropping it ends the session. Thread-safe.
-pub struct Session {
-    state: Arc<SessionState>,
-}
-
-impl Session {
-    pub(super) fn new(state: Arc<SessionState>) -> Session {
-        Session { state }
-    }
-
-    /// The session's number.
-    pub fn id(&self) -> u64 {
-        self.state.id
-    }
-
-    /// The doorbell to hand to the client.
-    pub fn doorbell(&self) -> &Arc<OwnedFd> {
-        &self.state.doorbell
-    }
-
-    /// A queue pair of `depth` commands with a pool of `pool_bytes`, in a sealed memfd. EINVAL (numbers out of range),
-    /// EMFILE (too many), ENOMEM (the device's memory is given out), ENODEV (the session is ending).
-    pub fn new_queue(&self, depth: u32, pool_bytes: u32) -> Result<QueueParts, Errno> {
-        self.state.new_queue(depth, pool_bytes, true)
-    }
-
-    /// The same in memory of this process (embedded mode).
-    pub fn new_queue_local(&self, depth: u32, pool_bytes: u32) -> Result<QueueParts, Errno> {
-        self.state.new_queue(depth, pool_bytes, false)
-    }
-
-    /// Fresh placeholders: number and descriptor to send. EMFILE.
-    pub fn placeholders(&self, count: u32) -> Result<Vec<(u32, OwnedFd)>, Errno> {
-        if self.state.closing() {
-            return Err(Errno::NODEV);
-        }
-        let (core, handles) = (&self.state.core, &self.state.handles);
-        let made = match handles.placeholders(count) {
-            // Those of files closed a moment ago count until a look has been taken: a program that opens thousands of
-            // files a second is faster than the regular look.
-            Err(Errno::MFILE) if core.look_for_dead_placeholders() => handles.placeholders(count),
-            other => other,
-        }?;
-        core.note_placeholders(made.len());
-        Ok(made)
-    }
-
-    /// Placeholders of files that are open in this session, for it to give away. EBADF, EEXIST (it came with one),
-    /// EMFILE, ENODEV.
-    pub fn share(&self, open: &[Handle]) -> Result<Vec<(u32, OwnedFd)>, Errno> {
-        if open.is_empty() || open.len() > PLACEHOLDERS_MAX {
-            return Err(Errno::INVAL);
-        }
-        let descriptions = open.iter().map(|h| self.state.handles.get(*h)).collect::<Result<Vec<_>, _>>()?;
-        if descriptions.iter().any(|d| d.has_placeholder()) {
-            return Err(Errno::EXIST);
-        }
-        let made = self.placeholders(open.len() as u32)?;
-        for ((id, _), description) in made.iter().zip(&descriptions) {
-            let placeholder = self.state.handles.take_placeholder(*id).ok_or(Errno::NODEV)?;
-            if self.state.core.files.bind_open(placeholder, description)? {
-                self.state.core.maintenance.watch_placeholders();
-            }
-        }
-        Ok(made)
-    }
-
-    /// A handle for the description that `fd` stands for, or (`anew`) for one of its own of that file, with that one's
-    /// grant and no O_APPEND. EBADF, EMFILE, ENFILE, ENODEV; EOPNOTSUPP: a virtual file has one stream.
-    pub fn claim(&self, fd: impl std::os::fd::AsFd, anew: bool) -> Result<Claimed, Errno> {
-        if self.state.closing() {
-            return Err(Errno::NODEV);
-        }
-        let (mut description, placeholder) = self.state.core.files.claimed(fd)?;
-        if anew {
-            let core = &self.state.core;
-            if description.body.virt().is_some() {
-                return Err(Errno::OPNOTSUPP);
-            }
-            let (ino, flags) = (description.ino, description.flags().difference(OpenFlags::APPEND));
-            // What it is claimed from holds the inode until this one does.
-            description = core.files.describe_with(ino, flags, || Ok(OpenInode::new(&core.store, ino)))?;
-        }
-        let handle = self.state.handles.reserve()?;
-        let (flags, ino) = (description.flags(), description.ino);
-        self.state.handles.fill(handle, description);
-        let mode = self.state.core.mode_of(ino);
-        Ok(Claimed { handle, flags, ino: ino.0, mode, placeholder })
-    }
-
-    /// The device's counters and this session's own, as JSON; with `detail` (bits of `ciscops::attach::detail`) more.
-    pub fn stats_json(&self, detail: u32) -> String {
-        self.state.core.stats(Some(&self.state), detail).to_json()
-    }
-
-    /// The number of its tenant.
-    pub fn tenant(&self) -> u64 {
-        self.state.tenant.id.0.into()
-    }
-
-    /// Starts a recording of at most `limit` slices, and half as many spans of slots. EPERM (neither root nor the user
-    /// that runs the device), EBUSY, EINVAL.
-    pub fn trace_start(&self, limit: u32) -> Result<(), Errno> {
-        if ![0, rustix::process::geteuid().as_raw()].contains(&self.state.cred.uid) {
-            return Err(Errno::PERM);
-        }
-        self.state.core.trace.start(self.state.id, limit)
-    }
-
-    /// Ends it and returns its bytes, as `weldfs_ciscops::trace::decode` reads them. EINVAL: this session has none.
-    pub fn trace_stop(&self) -> Result<Vec<u8>, Errno> {
-        let recording = self.state.core.trace.stop(self.state.id)?;
-        let facts = self.state.core.trace_facts(&recording);
-        Ok(weldfs_ciscops::trace::encode(&facts, &recording.slices, &recording.spans))
-    }
-
-    /// True once the session is ending.
-    pub fn is_closing(&self) -> bool {
-        self.state.closing()
-    }
-
-    /// Ends it now, whatever else holds it.
-    pub fn end(&self) {
-        self.state.close();
-    }
-
-    /// Handles and queues in use, for leak tests.
-    pub fn usage(&self) -> (usize, usize) {
-        (self.state.handles.count(), self.state.queues().0)
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.state.close();
     }
 }

@@ -9,7 +9,6 @@ use weldfs_fs::{FileRef, StagedWrite};
 use super::dataplane::file_system;
 use super::done::Done;
 use super::opcx::{OpCx, answer, failed};
-use super::session::SessionState;
 
 /// Bytes charged for a write beside its own: the private blocks of its edges when it commits.
 const EDGES: u64 = 8 << 10;
@@ -85,10 +84,4 @@ pub(super) async fn commit(cx: &OpCx<'_>, txn: Handle) -> Done {
     cx.session().release_staged(over.unwrap_or(0));
     cx.core.note_reclaim();
     done
-}
-
-/// The session ends: so do its transactions.
-pub(super) fn clear(session: &SessionState) {
-    let charged = session.staged_table().clear();
-    session.release_staged(charged);
 }

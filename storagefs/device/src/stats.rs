@@ -34,8 +34,8 @@ impl Core {
     }
 
     pub(super) fn usage(&self) -> Usage {
-        let sessions = self.live_sessions();
-        let (queues, pool_bytes) = self.pools();
+        let sessions = self.sessions.all();
+        let (queues, pool_bytes) = self.pools.usage();
         Usage {
             sessions: sessions.len(),
             queues,
@@ -53,7 +53,7 @@ impl Core {
         let known: HashMap<u32, &TenantState> = policy.tenants.iter().map(|t| (t.tenant.0, t)).collect();
         let mut tenants: Vec<TenantStats> = Vec::new();
         // Under one lock: a session that ends meanwhile is counted neither twice nor not at all.
-        self.with_sessions(|live| {
+        self.sessions.with_all(|live| {
             let mut totals: BTreeMap<u32, Totals> = BTreeMap::new();
             for s in live {
                 totals.entry(s.tenant.id.0).or_default().add(&s.totals());

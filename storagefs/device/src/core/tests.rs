@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use weldfs_ciscops::ring::SqProducer;
-use weldfs_ciscops::{At, Command, CqConsumer, Cqe, Handle, Op, OpenFlags, PoolRange, QueueMemory};
+use weldfs_ciscops::{At, Command, CqConsumer, Cqe, Errno, Handle, Op, OpenFlags, PoolRange, QueueMemory};
 use weldfs_journal::{ManualClock, Medium, SeededRandom};
 
 use super::*;
@@ -136,7 +136,7 @@ fn what_a_session_collects_and_its_pools_have_one_bound() {
     let device = device(1);
     let session = device.attach(Cred::root(), [0; 16], b"").unwrap();
     let mut client = Client::new(&session);
-    let state = device.core.sessions.lock().live.values().next().cloned().unwrap();
+    let state = device.core.sessions.all().into_iter().next().unwrap();
     let path = PoolRange::new(0, 1);
     let memory = QueueMemory::new(client.parts.region.clone(), &client.parts.layout).unwrap();
     memory.pool(&client.parts.layout).unwrap().slice(path).unwrap().copy_from(b"f");
@@ -185,7 +185,7 @@ fn a_device_that_ends_frees_no_more_than_it_has_begun_to() {
     assert_eq!(client.ask(Op::Close { h }), Ok(0));
     assert_eq!(client.ask(Op::Unlink { base: Handle::ROOT, path }), Ok(0));
     assert!(device.core.store.reclaim_pending());
-    assert_eq!(super::super::maintenance::reclaim(&device.core, true), Ok(true));
+    assert_eq!(super::super::maintainer::reclaim(&device.core, true), Ok(true));
     assert!(device.core.store.reclaim_pending(), "it has freed all of it");
     drop((client, session));
     device.shutdown();

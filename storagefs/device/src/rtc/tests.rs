@@ -42,7 +42,7 @@ impl Rig {
         let (store, _) = weldfs_fs::mount(medium, MountOptions::new(clock, random)).unwrap();
         let core = Core::new(store, config).unwrap();
         let session = core.attach(Identity::from(Cred::root()), [0; 16], Vec::new()).unwrap();
-        session.new_queue(8, 4096, false).unwrap();
+        core.new_queue(&session, (8, 4096, false)).unwrap();
         let queue = core.all_queues().1[0].clone();
         let rig = Rig { core, queue };
         rig.queue.pool.slice(NAME).unwrap().copy_from(b"f");

@@ -105,8 +105,7 @@ where
                     let _ = epoll::delete(&self.epoll, &*session.doorbell);
                 }
             }
-            self.core.queue_gone(&queue);
-            session.queue_gone(&queue);
+            self.core.pair_gone(&queue);
         }
         self.ending = self.queues.iter().any(|q| q.pair.ends().is_draining());
     }

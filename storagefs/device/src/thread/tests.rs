@@ -41,8 +41,8 @@ struct Client {
 }
 
 impl Client {
-    fn new(session: &Arc<SessionState>, depth: u32) -> Client {
-        let parts = session.new_queue(depth, 4096, false).unwrap();
+    fn new(core: &Core, session: &Arc<SessionState>, depth: u32) -> Client {
+        let parts = core.new_queue(session, (depth, 4096, false)).unwrap();
         let memory = QueueMemory::new(parts.region.clone(), &parts.layout).unwrap();
         Client { _parts: parts, sq: SqProducer::new(memory) }
     }
@@ -73,16 +73,16 @@ fn what_a_client_had_published_before_it_went_is_executed_beside_a_flood() {
     // All that the flooder wants has to wait.
     let sets = &core.sets;
     let _busy = sets.place(sets.arrive(), NOBODY, members([(ino.0, Mode::Exclusive)]));
-    let mut flood: Vec<_> = (0..4).map(|_| Client::new(&flooder, 64)).collect();
+    let mut flood: Vec<_> = (0..4).map(|_| Client::new(&core, &flooder, 64)).collect();
     flood.iter_mut().for_each(|c| (0..64).for_each(|_| c.send(Op::Fsync { h })));
-    let mut gone = Client::new(&other, 64);
+    let mut gone = Client::new(&core, &other, 64);
     (0..2000).for_each(|_| {
         me.turn();
     });
     let taken = slots.free();
     assert!(taken * 2 < core.board.len(), "{taken} slots are free: no flood");
     (0..60).for_each(|_| gone.send(Op::Syncfs));
-    other.close();
+    core.close_session(&other);
     (0..2000).for_each(|_| {
         me.turn();
     });
@@ -103,9 +103,9 @@ fn sessions_that_end_have_their_part_of_the_slots_and_no_more() {
     for uid in 0..16 {
         let session = attach(&core, uid);
         let (h, _) = handle(&core, &session);
-        let mut client = Client::new(&session, 64);
+        let mut client = Client::new(&core, &session, 64);
         (0..64).for_each(|_| client.send(Op::Fsync { h }));
-        session.close();
+        core.close_session(&session);
     }
     (0..4000).for_each(|_| {
         me.turn();
@@ -126,7 +126,7 @@ fn of_many_rings_with_commands_that_may_not_be_taken_a_turn_looks_at_some_and_ch
     let mut clients = Vec::new();
     for session in &sessions {
         let (h, _) = handle(&core, session);
-        let mut rings: Vec<_> = (0..50).map(|_| Client::new(session, 4)).collect();
+        let mut rings: Vec<_> = (0..50).map(|_| Client::new(&core, session, 4)).collect();
         rings.iter_mut().for_each(|c| c.send(Op::Fsync { h }));
         clients.append(&mut rings);
     }
@@ -156,7 +156,7 @@ fn taking_and_answering_costs_a_ring_no_time_in_which_the_host_ran_something_els
         let slots = Slots::new(&core.board, dataplane::serve);
         let mut me = Loop::new(&core, 0, &slots).unwrap();
         let session = attach(&core, 1);
-        let _client = Client::new(&session, 4);
+        let _client = Client::new(&core, &session, 4);
         me.read_mail();
         // Another waits.
         core.board.fill(200, weldfs_scheduler::TenantId(7), 9);
