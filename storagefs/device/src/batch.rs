@@ -16,13 +16,13 @@ use weldfs_journal::Lsn;
 use weldfs_scheduler::Mode;
 use zerocopy::IntoBytes;
 
-use super::dataplane::perform;
 use super::departed;
 use super::done::Done;
 use super::grants;
 use super::near::near;
 use super::opcx::{OpCx, Place, durable, failed};
 use super::rtc;
+use super::virt::perform;
 pub use weldfs_fs::{Hold, InodeSet, ROOT, Txn};
 
 /// Bytes of names that `read_dir_plus` reads from the directory at a time.
@@ -37,22 +37,6 @@ struct Pending {
 }
 
 impl OpCx<'_> {
-    /// The same place for an element of this sequence.
-    pub(super) fn element(&self, cmd: Command, paths: Paths, last: bool) -> OpCx<'_> {
-        let place = if last { Place::Last } else { Place::Inside };
-        OpCx {
-            core: self.core,
-            slot: self.slot,
-            at: self.at,
-            queue: self.queue.clone(),
-            cmd,
-            paths,
-            place,
-            position: self.position,
-            taken: Default::default(),
-        }
-    }
-
     /// Copies an element's entry out of the pool, once, and believes it or not; its strings go to `paths`. What it
     /// leaves to the default is as the batch says.
     fn entry(&self, items: PoolRange, i: u32, paths: &mut Paths) -> (RawCommand, Result<Command, Errno>) {

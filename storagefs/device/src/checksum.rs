@@ -10,7 +10,8 @@ use weldfs_ciscops::{Access, ChecksumState, Errno, Handle, Op, OpenFlags, Sink, 
 use weldfs_scheduler::Mode;
 
 use super::opcx::{OpCx, durable};
-use super::placed::{crc32c, is_placed};
+use super::stage::crc32c;
+use super::wishes::is_placed;
 use crate::open::Description;
 
 pub use weldfs_fs::{FileRef, Hold, InodeSet, ROOT, SLICE_BYTES, Txn};

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weldfs_ciscops::{Command, Errno, InodeNo, Op, Outcome, interp};
+use weldfs_ciscops::{Errno, InodeNo, Outcome, interp};
 use weldfs_fs::{Finished, HandleTable, Hold, InodeSet, Insisted, OpenedInfo, Slicer, Txn};
 use weldfs_journal::{Lsn, RecordHead};
 use weldfs_scheduler::{Seq, Token};
@@ -16,93 +16,16 @@ use weldfs_store::error::{FsError, FsResult, Wait};
 use weldfs_store::{MicroTxn, Plan};
 
 use super::done::{Done, count};
-use super::grants::{begin_read, kept};
+use super::grants::kept;
 use super::held::{Before, head, let_go, let_pass, resolve, wanted};
-use super::leases::note_failure;
 use super::lent::{Lending, Lost, may_lend};
-use super::mail::Mail;
-use super::memory::held_by;
-use super::opcx::{OpCx, Place, answer, durable, failed, filled, volatile};
+use super::opcx::{OpCx, Place, durable, failed, filled, volatile};
 use super::open::Description;
 use super::opening::{self, described, installed};
 use super::room::{Rooms, wait_for_turn};
 use super::tries::Tries;
-use super::wishes::{changes_names, leaves_garbage, wants_durable};
-use super::{batch, checksum, detect, placed, session_ops, staged, virt};
-
-/// Commands that touch nothing but the completion ring.
-#[inline]
-pub(super) fn immediate(cmd: &Command) -> Option<Done> {
-    match cmd.op {
-        Op::Nop => Some(Outcome::ok(0, 0).into()),
-        _ => None,
-    }
-}
-
-/// The future of a slot: serves one command after the other.
-pub(super) async fn serve(mut mail: Mail<OpCx<'_>, Done>) {
-    loop {
-        let cx = mail.next().await;
-        let done = run(&cx).await;
-        drop(cx);
-        mail.answer(done);
-    }
-}
-
-/// The way of every command that is not immediate.
-async fn run(cx: &OpCx<'_>) -> Done {
-    match cx.cmd.op {
-        Op::Batch { .. } => Box::pin(batch::run(cx)).await,
-        Op::ReadDirPlus { .. } => Box::pin(batch::read_dir_plus(cx)).await,
-        _ => {
-            let reading = begin_read(cx.core, &cx.queue, &cx.cmd);
-            let mut done = perform(cx).await;
-            cx.core.watches.end_read(&cx.queue, reading, Some(&mut done.outcome));
-            done
-        }
-    }
-}
-
-/// Runs one command that is no sequence: by itself, or an element of one.
-pub(super) async fn perform(cx: &OpCx<'_>) -> Done {
-    let core = cx.core;
-    if let Some(description) = virt::concerned(cx) {
-        return Box::pin(virt::run(cx, description)).await;
-    }
-    let modelled = core.emulated.is_on();
-    // On an emulated device payload crosses its memory both ways; else it is staged on its way to a block medium only.
-    let bytes = held_by(&cx.cmd, &cx.paths, modelled || !core.store.writes_directly(), modelled);
-    // A posted one is small, and those that hold memory may be waiting for it.
-    let bytes = if cx.cmd.is_posted() { 0 } else { bytes };
-    let _held = match core.memory.reserve(&cx.queue.tenant, cx.at, bytes, &cx.queue.counters.memory_waits).await {
-        Ok(held) => held,
-        Err(errno) => return failed(errno),
-    };
-    let mut done = match cx.cmd.op {
-        Op::Nop => Outcome::ok(0, 0).into(),
-        Op::Syncfs => answer(session_ops::sync(cx, None).await),
-        Op::Fsync { h } | Op::Fdatasync { h } => answer(session_ops::sync(cx, Some(h)).await),
-        Op::Close { h } => answer(session_ops::close(cx, h).await),
-        Op::SetFlags { h, flags } => answer(session_ops::set_flags(cx, h, flags).await),
-        Op::Lock { .. } => session_ops::lock(cx).await,
-        Op::SetKey { kind, bytes } => answer(session_ops::set_key(cx, kind, bytes)),
-        Op::DropKey { key } => answer(session_ops::drop_key(cx, key)),
-        Op::VirtParams { h, .. } => answer(cx.description(h).and(Err(Errno::INVAL))),
-        Op::ChecksumRange { .. } => answer(Box::pin(checksum::run(cx)).await),
-        Op::Outcome { client, queue, sequence, out } => answer(detect::answer(cx, client, queue, sequence, out).await),
-        Op::TxnBegin | Op::TxnWrite { .. } | Op::TxnAbort { .. } => staged::run(cx),
-        Op::TxnCommit { txn } => Box::pin(staged::commit(cx, txn)).await,
-        _ => file_system(cx).await,
-    };
-    note_failure(&cx.queue, &cx.cmd, &done.outcome);
-    cx.queue.counters.posted.add(u64::from(cx.cmd.is_posted()));
-    done.bytes_in += (cx.paths.a.len() + cx.paths.b.len()) as u64;
-    if let Op::Outcome { out, .. } = cx.cmd.op {
-        // What it answers beside the numbers is one block.
-        done.copied.metadata += u64::from(done.outcome.is_ok() && !out.is_empty());
-    }
-    done
-}
+use super::wishes::{changes_names, is_placed, leaves_garbage, wants_durable};
+use super::{detect, placed};
 
 /// Where one attempt at a command ended.
 enum Attempt {
@@ -122,7 +45,7 @@ pub(super) async fn file_system(cx: &OpCx<'_>) -> Done {
     {
         return failed(e);
     }
-    if placed::is_placed(&cx.cmd)
+    if is_placed(&cx.cmd)
         && !placed::begin_at_once(cx)
         && let Some(mut done) = Box::pin(placed::begin(cx)).await
     {
@@ -423,20 +346,5 @@ async fn open_virtual(cx: &OpCx<'_>, (o, description): (OpenedInfo, Arc<Descript
             cx.session().release_handle(o.handle);
             Outcome::failed(e)
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn bytes_of_future<A, F>(_: impl Fn(A) -> F) -> usize {
-        size_of::<F>()
-    }
-
-    #[test]
-    fn the_slots_of_a_thread_fit_into_two_megabytes() {
-        let bytes = bytes_of_future(|mail: Mail<OpCx<'static>, Done>| serve(mail));
-        assert!(bytes * crate::limits::SLOTS_PER_THREAD <= 2 << 20, "{bytes} bytes each");
     }
 }

@@ -23,7 +23,7 @@ use weldfs_store::error::{FsError, FsResult};
 
 use super::held::{head, resolve};
 use super::opcx::OpCx;
-use super::placed::is_placed;
+use super::wishes::is_placed;
 use crate::limits::LOST_MAX;
 
 /// Whether a command may lend what it holds: a program that computes or moves much, or that computes in a slot.

@@ -21,7 +21,7 @@ struct Cell<I, O> {
 // calls the closure and touches no letter itself, so a desk's access and a mail's never overlap as long as the mail is
 // used by the thread that runs the closure. A mail used by another thread meanwhile would need to be there: there is
 // one mail, not Clone, moved into the future that only the closure polls; a future that hands it to another thread
-// would break this, which is why both types are private to the device and its futures (`dataplane::serve` and tests)
+// would break this, which is why both types are private to the device and its futures (`serve::serve` and tests)
 // keep it.
 unsafe impl<I: Send, O: Send> Sync for Cell<I, O> {}
 

@@ -1,20 +1,21 @@
 //! What the future of a command has at hand, and how it says what became of it.
 
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
-use weldfs_ciscops::{Command, Errno, Handle, Outcome, Paths};
-use weldfs_fs::Slicer;
+use weldfs_ciscops::{Command, Errno, Handle, Outcome, Paths, Taken};
 use weldfs_journal::{Appended, Lsn};
+use weldfs_session::clock::now_ns;
+use weldfs_store::scratch;
 
 use super::board::SlotState;
 use super::core::Core;
+use super::departed;
 use super::done::Done;
 use super::open::Description;
 use super::pace::FULL;
-use super::placed;
 use super::session::{QueueState, SessionState};
 use super::wishes::Asked;
 
@@ -31,7 +32,31 @@ pub(super) struct OpCx<'d> {
     /// Its place among the commands of its ring that got a slot.
     pub position: u64,
     /// The payload, where a slot has summed it up.
-    pub taken: placed::TakenOnce,
+    pub taken: TakenOnce,
+}
+
+/// The payload that a slot has summed up, once it has; its memory is used again.
+#[derive(Default)]
+pub(super) struct TakenOnce(OnceLock<Taken>);
+
+impl TakenOnce {
+    /// Puts it there; gives it back where something is.
+    pub(super) fn set(&self, taken: Taken) -> Result<(), Taken> {
+        self.0.set(taken)
+    }
+
+    /// What is there.
+    pub(super) fn get(&self) -> Option<&Taken> {
+        self.0.get()
+    }
+}
+
+impl Drop for TakenOnce {
+    fn drop(&mut self) {
+        if let Some((bytes, _)) = self.0.take().and_then(Arc::into_inner) {
+            scratch::keep(bytes);
+        }
+    }
 }
 
 /// Where in its ring a command stands.
@@ -66,6 +91,22 @@ impl OpCx<'_> {
         Asked { core: self.core, session: &self.queue.session, cmd: &self.cmd, paths: &self.paths }
     }
 
+    /// The same place for an element of this sequence.
+    pub(super) fn element(&self, cmd: Command, paths: Paths, last: bool) -> OpCx<'_> {
+        let place = if last { Place::Last } else { Place::Inside };
+        OpCx {
+            core: self.core,
+            slot: self.slot,
+            at: self.at,
+            queue: self.queue.clone(),
+            cmd,
+            paths,
+            place,
+            position: self.position,
+            taken: Default::default(),
+        }
+    }
+
     /// Says that the command has its place in all its queues: the next one of this ring may follow.
     pub(super) fn admitted(&self, primary: u64) {
         self.slot.primary.store(primary, Ordering::Relaxed);
@@ -78,6 +119,25 @@ impl OpCx<'_> {
         if self.place != Place::Inside && !self.cmd.is_posted() {
             self.core.admitted(&self.queue, self.at);
         }
+    }
+
+    /// Whether the slice has lasted for a quantum and another should have the core rather.
+    #[inline]
+    pub(super) fn due(&self) -> bool {
+        let runq = &self.core.board.runq;
+        let ran = self.core.scaled(now_ns().wrapping_sub(self.slot.begin.load(Ordering::Relaxed)));
+        // With nothing runnable, too: commands may wait in rings that no core reads while this core is in here.
+        let due = ran >= runq.quantum_ns() && (runq.is_empty() || runq.preempts(self.queue.tenant.id, ran));
+        if due {
+            self.slot.yielded.store(true, Ordering::Relaxed);
+        }
+        due
+    }
+
+    /// Whether its client is gone and it is not to be gone on with.
+    #[inline]
+    pub(super) fn is_cancelled(&self) -> bool {
+        !departed::goes_on(self.core, self.session(), &self.cmd.op)
     }
 
     /// Gives way to others if the slice has lasted for a quantum and another should have the core rather.

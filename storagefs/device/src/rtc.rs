@@ -20,8 +20,8 @@ use weldfs_ciscops::{Command, Handle, InodeNo, Op, Opcode, Paths, PoolRange};
 use super::core::Core;
 use super::done::{Done, count};
 use super::grants::begin_read;
-use super::placed::is_placed;
 use super::session::QueueState;
+use super::wishes::is_placed;
 use weldfs_fs::optimistic::{Optimistic, only_looks};
 
 /// Commands that may be over at once.

@@ -36,7 +36,6 @@ use weldfs_scheduler::{Cost, TenantId};
 use weldfs_waiting::{Crowd, Spinning, crowd};
 
 use super::core::{Core, ThreadState};
-use super::dataplane;
 use super::departed;
 use super::done::Done;
 use super::due::{Delayed, Due};
@@ -47,6 +46,7 @@ use super::near::near;
 use super::opcx::{self, OpCx};
 use super::rtc;
 use super::runq::CostModel;
+use super::serve;
 use super::session::QueueState;
 use super::slice::{Measured, Meter};
 use super::slots::Slots;
@@ -168,7 +168,7 @@ struct Loop<'s, 'd, F, M> {
 
 /// Runs all cores of a device: this thread is the first of them. `ready` is told whether all of them could start.
 pub(super) fn run(core: &Core, ready: &mpsc::Sender<std::io::Result<()>>) {
-    drive(core, ready, dataplane::serve);
+    drive(core, ready, serve::serve);
 }
 
 fn drive<'d, F, M>(core: &'d Core, ready: &mpsc::Sender<std::io::Result<()>>, make: M)
@@ -204,7 +204,7 @@ where
 /// Runs the one core of a device on the calling thread, which has it do a turn whenever it likes. At the end all
 /// sessions end, as when a device is shut down.
 pub(super) fn here<R>(core: &Core, body: impl FnOnce(&mut dyn FnMut() -> bool) -> R) -> std::io::Result<R> {
-    let slots = Slots::new(&core.board, dataplane::serve);
+    let slots = Slots::new(&core.board, serve::serve);
     let mut here = Loop::new(core, 0, &slots)?;
     let done = body(&mut || here.turn());
     core.refuse_and_close();

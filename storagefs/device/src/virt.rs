@@ -17,6 +17,7 @@ use std::sync::Arc;
 use weldfs_ciscops::{Errno, Handle, Op, OpenFlags, PoolRange, Whence};
 use weldfs_scheduler::Mode;
 
+use super::dispatch::dispatch;
 use super::done::Done;
 use super::opcx::{OpCx, answer, failed};
 use super::open::{Description, Virtual};
@@ -41,9 +42,17 @@ fn handle(op: &Op) -> Option<Handle> {
     }
 }
 
+/// Runs one command that is no sequence: by itself, or an element of one.
+pub(super) async fn perform(cx: &OpCx<'_>) -> Done {
+    match concerned(cx) {
+        Some(description) => Box::pin(run(cx, description)).await,
+        None => dispatch(cx).await,
+    }
+}
+
 /// The description that the command is about, if it is one of a virtual file. Costs a load where none is open.
 #[inline]
-pub(super) fn concerned(cx: &OpCx<'_>) -> Option<Arc<Description>> {
+fn concerned(cx: &OpCx<'_>) -> Option<Arc<Description>> {
     if !cx.core.virtuals.any() {
         return None;
     }
@@ -52,7 +61,7 @@ pub(super) fn concerned(cx: &OpCx<'_>) -> Option<Arc<Description>> {
 }
 
 /// Runs a command on one.
-pub(super) async fn run(cx: &OpCx<'_>, description: Arc<Description>) -> Done {
+async fn run(cx: &OpCx<'_>, description: Arc<Description>) -> Done {
     let Some(file) = description.body.virt() else { return failed(Errno::IO) };
     let _turn = turn(cx, &description).await;
     // What a stream that waits for others' inodes holds is this description's alone.

@@ -1,7 +1,8 @@
-//! What a command asks for beside its effect, as its operands say: durability, the gate of names, work for reclaim.
+//! What a command asks for beside its effect, as its operands say: durability, the gate of names, work for reclaim,
+//! a slot.
 
 use weldfs_ciscops::program::Micro;
-use weldfs_ciscops::{Access, Command, Durability, Op, OpenFlags, Paths};
+use weldfs_ciscops::{Access, Command, Durability, Op, OpenFlags, Paths, Placement};
 
 use super::core::Core;
 use super::session::SessionState;
@@ -83,4 +84,10 @@ pub(super) fn leaves_garbage(asked: Asked<'_>) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether the compute stages of a command run in a slot.
+#[inline]
+pub(super) fn is_placed(cmd: &Command) -> bool {
+    matches!(cmd.placement, Placement::Slot { .. })
 }

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::leases::note_failure;
-use crate::placed::is_placed;
 use crate::rtc::merged::Together;
+use crate::wishes::is_placed;
 use weldfs_ciscops::interp::MERGED;
 use weldfs_ciscops::limits::POSTED_MAX;
 use weldfs_ciscops::{Durability, Op};
@@ -90,7 +90,7 @@ where
         if planted(Canary::SqeReadTwice) {
             self.look_twice(queue, ends);
         }
-        if let Some(done) = dataplane::immediate(&cmd) {
+        if let Some(done) = serve::immediate(&cmd) {
             count_immediate(&queue.counters, &cmd);
             ends.answer(&done.outcome.to_cqe(cmd.seq));
             return true;
@@ -194,7 +194,7 @@ where
             return None;
         }
         let cmd = validate(raw, &queue.limits).ok()?;
-        if let Some(done) = dataplane::immediate(&cmd) {
+        if let Some(done) = serve::immediate(&cmd) {
             count_immediate(&queue.counters, &cmd);
             return Some(done.outcome.to_cqe(cmd.seq));
         }

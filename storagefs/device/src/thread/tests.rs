@@ -66,7 +66,7 @@ fn handle(core: &Arc<Core>, session: &SessionState) -> (Handle, InodeNo) {
 #[test]
 fn what_a_client_had_published_before_it_went_is_executed_beside_a_flood() {
     let core = core("");
-    let slots = Slots::new(&core.board, dataplane::serve);
+    let slots = Slots::new(&core.board, serve::serve);
     let mut me = Loop::new(&core, 0, &slots).unwrap();
     let (flooder, other) = (attach(&core, 1), attach(&core, 2));
     let (h, ino) = handle(&core, &flooder);
@@ -95,7 +95,7 @@ fn what_a_client_had_published_before_it_went_is_executed_beside_a_flood() {
 #[test]
 fn sessions_that_end_have_their_part_of_the_slots_and_no_more() {
     let core = core("");
-    let slots = Slots::new(&core.board, dataplane::serve);
+    let slots = Slots::new(&core.board, serve::serve);
     let mut me = Loop::new(&core, 0, &slots).unwrap();
     let sets = &core.sets;
     let _busy = sets.place(sets.arrive(), NOBODY, members([(1, Mode::Exclusive)]));
@@ -118,7 +118,7 @@ fn sessions_that_end_have_their_part_of_the_slots_and_no_more() {
 fn of_many_rings_with_commands_that_may_not_be_taken_a_turn_looks_at_some_and_charges_them() {
     const RINGS: usize = 200;
     let core = core("[default.limits]\nin_flight = 1\n");
-    let slots = Slots::new(&core.board, dataplane::serve);
+    let slots = Slots::new(&core.board, serve::serve);
     let mut me = Loop::new(&core, 0, &slots).unwrap();
     let sets = &core.sets;
     let _busy = sets.place(sets.arrive(), NOBODY, members([(1, Mode::Exclusive)]));
@@ -153,7 +153,7 @@ fn of_many_rings_with_commands_that_may_not_be_taken_a_turn_looks_at_some_and_ch
 fn taking_and_answering_costs_a_ring_no_time_in_which_the_host_ran_something_else() {
     let (passed, owed) = crate::slice::tests::in_company(|| {
         let core = core("");
-        let slots = Slots::new(&core.board, dataplane::serve);
+        let slots = Slots::new(&core.board, serve::serve);
         let mut me = Loop::new(&core, 0, &slots).unwrap();
         let session = attach(&core, 1);
         let _client = Client::new(&core, &session, 4);
