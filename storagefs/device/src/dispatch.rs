@@ -1,5 +1,5 @@
-//! Commands by their opcodes, with the memory that they hold while they run: what is no sequence, and not about a virtual
-//! file.
+//! Commands by their opcodes, with the memory that they hold while they run: what is no sequence, and not about a
+//! virtual file.
 
 use weldfs_ciscops::{Errno, Op, Outcome};
 

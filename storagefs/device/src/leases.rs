@@ -5,7 +5,8 @@
 //! * A ring is taken in its order, and nothing of it is taken before a posted command is over.
 //! * A command of another ring that heads its queues, and finds an inode among its own of which this ring has the
 //!   lease, looks once how far it is published. If there are entries that are not over, it lets go of its tickets, and
-//!   begins again when they are (`held::Before`). It waits for each ring once, and for none whose lease is younger than it.
+//!   begins again when they are (`held::Before`). It waits for each ring once, and for none whose lease is younger than
+//!   it.
 //! * What a lease may use of space is kept for it ([`Spare`]): a posted write fails for want of space only where its
 //!   client has more in flight than it was granted. Where others want what is kept, leases are taken back: the ring is
 //!   told so first (`ring::recall_leases`), and what it published until then still has its room.

@@ -1,5 +1,5 @@
-//! A stage in a slot: a packet goes to a kernel of the card, its slot time is charged; where the command allows it, a core
-//! takes the place of a slot that there is none of, or that was lost.
+//! A stage in a slot: a packet goes to a kernel of the card, its slot time is charged; where the command allows it, a
+//! core takes the place of a slot that there is none of, or that was lost.
 
 use std::borrow::Cow;
 use std::future::{Future, poll_fn};
