@@ -34,7 +34,7 @@ static BASE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 static NONE: AtomicBool = AtomicBool::new(false);
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes of that memory, from when it was asked for.
+/// Bytes of that memory; 0 until it is there. Stored before `BASE`, and never again.
 static ROOM: AtomicUsize = AtomicUsize::new(0);
 
 /// Bytes that may be kept.
@@ -78,8 +78,11 @@ impl Drop for Held {
 }
 
 fn hold(epoch: u64, chunk: u64, base: *mut u8) -> Option<Held> {
+    if base.is_null() {
+        return None;
+    }
     let slots = slots();
-    if slots == 0 || base.is_null() {
+    if slots == 0 {
         return None;
     }
     let at = place(epoch, chunk, slots);
@@ -87,7 +90,8 @@ fn hold(epoch: u64, chunk: u64, base: *mut u8) -> Option<Held> {
     if slot.busy.swap(true, Ordering::Acquire) {
         return None;
     }
-    // SAFETY: `at` is below `slots()`, which does not change while the process lives, and `base` is that many chunks.
+    // SAFETY: `at` is below `slots`, asked for when `base` was known. The length was stored before `base` was, once, and
+    // so `slots` is as many chunks as `base` has.
     Some(Held { slot, bytes: unsafe { base.add(at * CHUNK) } })
 }
 
@@ -144,18 +148,9 @@ fn memory() -> Option<*mut u8> {
 #[cold]
 fn map() -> Option<*mut u8> {
     let most = address_space() / ADDRESSES;
-    // Where much is allowed and there are few addresses, it is as much as where nothing is said.
-    let len = [slots() * CHUNK, CACHE_DEFAULT].into_iter().filter(|len| *len <= room()).find(|len| *len <= most);
-    // Two threads may get here: the first one's is the length for both.
-    let len = match ROOM.compare_exchange(0, len.unwrap_or(0), Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => len.unwrap_or(0),
-        Err(first) => first,
-    };
-    let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
-    let made =
-        if len > 0 { sys::checked(libc::SYS_mmap, [0, len, prot, flags, usize::MAX, 0]) } else { Err(libc::ENOMEM) };
-    let Ok(made) = made else {
+    // Where much is allowed and there is little, it is as much as where nothing is said.
+    let lengths = [slots() * CHUNK, CACHE_DEFAULT.min(slots() * CHUNK)];
+    let Some((made, len)) = lengths.into_iter().filter(|len| (1..=most).contains(len)).find_map(anonymous) else {
         // It is not tried for each read.
         NONE.store(true, Ordering::Relaxed);
         return None;
@@ -164,13 +159,22 @@ fn map() -> Option<*mut u8> {
     for advice in [libc::MADV_WIPEONFORK, libc::MADV_DONTDUMP, libc::MADV_NOHUGEPAGE] {
         let _ = sys::checked(libc::SYS_madvise, [made, len, advice as usize, 0, 0, 0]);
     }
-    match BASE.compare_exchange(null_mut(), made as *mut u8, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => Some(made as *mut u8),
-        Err(first) => {
-            let _ = sys::checked(libc::SYS_munmap, [made, len, 0, 0, 0, 0]);
-            Some(first)
-        }
+    if ROOM.compare_exchange(0, len, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        BASE.store(made as *mut u8, Ordering::Release);
+        return Some(made as *mut u8);
     }
+    // Another thread was here first, and what it made is there for both; if it has not said so yet, nothing is kept now.
+    let _ = sys::checked(libc::SYS_munmap, [made, len, 0, 0, 0, 0]);
+    let first = BASE.load(Ordering::Acquire);
+    (!first.is_null()).then_some(first)
+}
+
+/// Memory of so many bytes, and how many that are.
+fn anonymous(len: usize) -> Option<(usize, usize)> {
+    let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
+    let made = sys::checked(libc::SYS_mmap, [0, len, prot, flags, usize::MAX, 0]).ok()?;
+    Some((made, len))
 }
 
 /// Bytes that this process may map at all, or of its own: of few, none are taken.

@@ -16,7 +16,7 @@
 use crate::abi::Res;
 use crate::registry::{self, registry};
 use crate::table::{self, Gone, Open};
-use crate::{atomic, config, cwd, device, mount, promotion, report, stdio, sys};
+use crate::{atomic, config, device, mount, promotion, report, stdio, sys};
 use libc::c_int;
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
@@ -305,23 +305,23 @@ pub fn follow_flags(fd: c_int) {
     }
 }
 
-/// Whether a program may set up a ring: not where its files are the device's and no mount makes them the kernel's. Each
-/// request of a ring would have EBADF then, for which programs are not ready (MariaDB asks again for ever). That there
-/// are no rings they are ready for, and use threads then. Standard streams in the device are no reason: a program may
-/// well have a ring for the rest.
+/// Whether a program may set up a ring: not one that has files of the device in use which no mount makes the kernel's.
+/// Each request of a ring would have EBADF then, for which programs are not ready (MariaDB asks again for ever). That
+/// there are no rings they are ready for, and use threads then. What a program has inherited and not used (a lock of the
+/// shell that started it), directories, and standard streams are no reason: it may well have a ring for something else.
 ///
 /// # Errors
 /// ENOSYS, as of a kernel without them.
 pub fn may_ring() -> Res<()> {
-    if config::get().is_none() {
+    let mut at_stake = false;
+    table::each(libc::STDERR_FILENO as u32 + 1, u32::MAX, |fd| {
+        let aside = OpenFlags::PATH | OpenFlags::DIRECTORY;
+        at_stake |= table::entry(fd).is_some_and(|o| o.claimed().is_some() && !o.status().intersects(aside));
+    });
+    if !at_stake || registry().is_some() {
         return Ok(());
     }
-    let mut at_stake = cwd::is_inside();
-    table::each(libc::STDERR_FILENO as u32 + 1, u32::MAX, |_| at_stake = true);
-    if !at_stake || (device::is_there() && registry().is_some()) {
-        return Ok(());
-    }
-    Err(report::refuse_unmounted(libc::ENOSYS, "io_uring and Linux's asynchronous I/O in a program with files there"))
+    Err(report::decline(libc::ENOSYS, "io_uring and Linux's asynchronous I/O in a program with files there"))
 }
 
 /// The program has set up a ring: from here on its files are the kernel's. Without a mount nothing changes.

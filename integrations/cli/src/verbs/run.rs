@@ -259,6 +259,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn programs_are_told_how_much_they_may_keep() {
+        let args = Args {
+            image: None,
+            socket: None,
+            ram: 0,
+            share: false,
+            prefix: "/weld".into(),
+            mount: Wanted::Never,
+            command: vec!["true".into()],
+        };
+        let spot = Spot { socket: "/s".into(), user: 0 };
+        let command = program(&args, Path::new("/l"), &spot, Err("why"));
+        let told = command.get_envs().find(|(name, _)| *name == "WELDFS_CACHE");
+        let told = told.and_then(|(_, value)| Some(value?.to_str().expect("text").to_owned()));
+        assert_eq!(told, kept(), "with {:?} bytes of memory", machine::memory_allowed());
+    }
+
+    #[test]
     fn what_a_process_keeps_is_a_part_of_the_memory_within_bounds() {
         assert_eq!(kept_of(2 << 30), None, "as the library has it");
         assert_eq!(kept_of(6 << 30).as_deref(), Some("24576K"));

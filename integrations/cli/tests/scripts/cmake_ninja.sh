@@ -1,4 +1,4 @@
-# needs: cmake ninja cc c++ ccache
+# needs: cmake ninja make cc c++ ccache
 # A project of a library, a program and generated code: configured, built by both generators, tested, installed, packed.
 mkdir "$D/p" && cd "$D/p" || exit 1
 export CCACHE_DIR="$D/ccache" HOME="$T"
