@@ -90,8 +90,8 @@ fn hold(epoch: u64, chunk: u64, base: *mut u8) -> Option<Held> {
     if slot.busy.swap(true, Ordering::Acquire) {
         return None;
     }
-    // SAFETY: `at` is below `slots`, asked for when `base` was known. The length was stored before `base` was, once, and
-    // so `slots` is as many chunks as `base` has.
+    // SAFETY: `at` is below `slots`, asked for when `base` was known. The length was stored before `base` was, once: so
+    // `slots` is as many chunks as `base` has.
     Some(Held { slot, bytes: unsafe { base.add(at * CHUNK) } })
 }
 
@@ -163,7 +163,7 @@ fn map() -> Option<*mut u8> {
         BASE.store(made as *mut u8, Ordering::Release);
         return Some(made as *mut u8);
     }
-    // Another thread was here first, and what it made is there for both; if it has not said so yet, nothing is kept now.
+    // Another thread was here first, and what it made is there for both; before it has said so, nothing is kept.
     let _ = sys::checked(libc::SYS_munmap, [made, len, 0, 0, 0, 0]);
     let first = BASE.load(Ordering::Acquire);
     (!first.is_null()).then_some(first)

@@ -307,7 +307,7 @@ pub fn follow_flags(fd: c_int) {
 
 /// Whether a program may set up a ring: not one that has files of the device in use which no mount makes the kernel's.
 /// Each request of a ring would have EBADF then, for which programs are not ready (MariaDB asks again for ever). That
-/// there are no rings they are ready for, and use threads then. What a program has inherited and not used (a lock of the
+/// there are none they are ready for, and use threads then. What a program has inherited and not used (a lock of the
 /// shell that started it), directories, and standard streams are no reason: it may well have a ring for something else.
 ///
 /// # Errors
