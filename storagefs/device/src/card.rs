@@ -1,8 +1,8 @@
 //! The card of a device: what is changed in it while it works.
 //!
 //! It is there from the start, with the kernels that come with it; no thread of it runs, and nothing is loaded, before
-//! a slot is used first. What commands do with it is `placed`; its life cycle (load, activate, deactivate, unload) is
-//! administration, which the control plane asks for on behalf of those that govern the device.
+//! a slot is used first. What commands do with it are `packet` and `virt`; its life cycle (load, activate, deactivate,
+//! unload) is administration, which the control plane asks for on behalf of those that govern the device.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use weldfs_ciscops::{Access, ChecksumState, Errno, Handle, Op, OpenFlags, Sink, 
 use weldfs_scheduler::Mode;
 
 use super::opcx::{OpCx, durable};
-use super::stage::crc32c;
+use super::packet::crc32c;
 use super::wishes::is_placed;
 use crate::open::Description;
 

@@ -80,7 +80,7 @@ impl Session {
     }
 
     /// A handle for the description that `fd` stands for, or (`anew`) for one of its own of that file, with that one's
-    /// grant and no O_APPEND. EBADF, EMFILE, ENFILE, ENODEV; EOPNOTSUPP: a virtual file has one stream.
+    /// access mode and no O_APPEND. EBADF, EMFILE, ENFILE, ENODEV; EOPNOTSUPP: a virtual file has one stream.
     pub fn claim(&self, fd: impl std::os::fd::AsFd, anew: bool) -> Result<Claimed, Errno> {
         if self.state.closing() {
             return Err(Errno::NODEV);

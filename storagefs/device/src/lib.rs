@@ -3,18 +3,18 @@
 //! * This file starts and ends it; `config` says how, `core` is what its parts share, `limits` bounds everything.
 //! * `thread` is the run loop of a device thread: poll rings, run slots, post completions, sleep in one call; `rtc`
 //!   runs what waits for nothing where it is found. `slots` holds the op futures and their wakers, `board` says which
-//!   are to run. `serve` is the op future itself, `dispatch` what an opcode asks for, `dataplane` a transaction from
+//!   are to run. `serve` is the op future itself, `opcode` what an opcode asks for, `dataplane` a transaction from
 //!   its tickets to its outcome; `opcx` what a command has at hand, `done` what it ends with and what it moved; `batch`
 //!   one that runs several commands, `session_ops` those without a transaction, `staged` those of several commands.
 //!   `held` is how a command comes to hold inodes, `aside` the order of those that gave theirs up, `leases` what was
 //!   published before, by clients that do not wait, `watches` what clients may answer by themselves, `grants` which
 //!   opens have either, `tries` what one try finds out for the next, `lent` how a program lends inodes while it
 //!   computes. `open` is what a description holds open, `opening` how it comes to that. `virt` is about files that
-//!   stream through a kernel, `stream` what such a stream is.
+//!   stream through a kernel, which see each command before `opcode` does, `stream` what such a stream is.
 //! * `session` is an attached client (what it has apart from a medium is of `weldfs-session`), `sessions` all of them,
 //!   `lifecycle` how they and their queue pairs come and go, `control` what the control plane has of one; `pools` is
 //!   how much memory is shared with clients, `memory` who may use how much of the device's own.
-//! * `card` is the FPGA slots beside the cores, `stage` a packet to one, `placed` which commands compute in them.
+//! * `card` is the FPGA slots beside the cores, `packet` a stage in one, `placed` which commands compute in them.
 //! * `room` is how a command waits for space; `maintainer` does what belongs to no command, and `maintenance` is what
 //!   it is asked for; `io` reads what is cold. `model` says when things would happen on the hardware that a profile
 //!   describes, `emulated` holds both.
@@ -37,7 +37,6 @@ mod core;
 mod dataplane;
 mod departed;
 mod detect;
-mod dispatch;
 mod done;
 mod due;
 mod emulated;
@@ -56,10 +55,12 @@ mod memory;
 mod message;
 mod model;
 mod near;
+mod opcode;
 mod opcx;
 mod open;
 mod opening;
 mod pace;
+mod packet;
 mod placed;
 mod pools;
 mod room;
@@ -73,7 +74,6 @@ mod sessions;
 mod slice;
 mod slicer;
 mod slots;
-mod stage;
 mod staged;
 mod starved;
 mod stats;

@@ -52,7 +52,7 @@ impl Core {
         session.new_queue((depth, pool_bytes, shared), || self.home_of_next(), |queue| self.place_queue(queue))
     }
 
-    /// Called by a device thread that has drained and dropped a queue pair.
+    /// A queue pair is dropped: by the device thread that has drained it, or with all of an abandoned device.
     pub(super) fn pair_gone(&self, queue: &Arc<QueueState>) {
         self.queue_gone(queue);
         let session = &queue.session;

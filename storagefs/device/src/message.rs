@@ -1,4 +1,4 @@
-//! What cores, sessions and the device tell a device thread.
+//! What cores and the device tell a device thread.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
-//! Commands whose compute stages run in slots, and programs that name a kernel.
+//! Commands whose compute stages run in slots.
 //!
-//! A stage is a packet: its bytes go to a kernel, what comes back is what a core would have computed, to the last bit.
+//! A stage is a packet (`packet`): its bytes go to a kernel, what comes back is what a core would have computed, to the
+//! last bit.
 //! The op waits for it as for a cold page, and its core does others meanwhile. It holds no file while it waits: an
 //! append is summed up before it asks for its tickets, what is verified is read under the tickets and summed up without
 //! them, and a program lends what it holds. So whoever holds a slot waits for nothing but the slot, and slots and
@@ -17,7 +18,7 @@ use weldfs_scheduler::Mode;
 
 use super::done::Done;
 use super::opcx::{OpCx, durable, failed};
-use super::stage::{CRC_BYTES, at_once, crc32c};
+use super::packet::{CRC_BYTES, at_once, crc32c};
 pub use weldfs_fs::{FileRef, Hold, InodeSet, ROOT, Txn};
 use weldfs_store::scratch;
 

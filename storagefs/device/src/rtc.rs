@@ -1,7 +1,7 @@
 //! Run to completion: a command that is found alone is over on the core that took it, at once, where it waits for
 //! nothing. It has no slot, no future and no tickets. Until it commits it has no effect; so where it turns out that it
 //! would have to wait (for an inode, a cold page, room, its turn), it is given up, nothing has happened, and it takes
-//! the way of commands that wait (`dataplane`), from its beginning.
+//! the way of commands that wait (`serve`), from its beginning.
 //!
 //! * this file: which commands, and those that only look (`weldfs_fs::optimistic` says why they need no tickets);
 //! * `change`: those over a transaction; `program`: which programs are among these; `session`: those that the session

@@ -205,7 +205,7 @@ impl SessionState {
         self.rings.gone(state)
     }
 
-    /// Starts its end; `told` tells the cores. Whether there is no queue pair to wait for.
+    /// Starts its end; `told` tells the cores. True for the call that began it, if there is no queue pair to wait for.
     pub(super) fn close(&self, told: impl FnOnce()) -> bool {
         self.rings.close(told)
     }

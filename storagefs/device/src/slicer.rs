@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use weldfs_ciscops::Kernel;
 
 use super::opcx::OpCx;
-use super::stage;
+use super::packet;
 use weldfs_fs::{Computing, Slicer};
 
 impl Slicer for OpCx<'_> {
@@ -22,7 +22,7 @@ impl Slicer for OpCx<'_> {
     }
 
     fn kernel<'k>(&'k self, kernel: Kernel<'k>, input: Vec<u8>, out_max: usize) -> Computing<'k> {
-        Box::pin(stage::kernel(self, kernel, input.into(), out_max))
+        Box::pin(packet::kernel(self, kernel, input.into(), out_max))
     }
 
     fn fell_back(&self) {

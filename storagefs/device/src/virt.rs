@@ -1,6 +1,7 @@
 //! Virtual files that are open: what they stream through a kernel in one of the drive's slots.
 //!
-//! * this file: which commands are about one. What an open one is says `open`; `opening` makes it.
+//! * this file: `perform`, which every command passes that is no sequence: what one of these files answers in a way of
+//!   its own goes to it, all else goes by its opcode. What an open one is says `open`; `opening` makes it.
 //! * `read` gives what the kernel makes of the real files; `write` takes what the kernel makes to the one real file.
 //! * `kernel` is the way of bytes through the kernel, `stream` what is known of it between two commands.
 //!
@@ -17,8 +18,8 @@ use std::sync::Arc;
 use weldfs_ciscops::{Errno, Handle, Op, OpenFlags, PoolRange, Whence};
 use weldfs_scheduler::Mode;
 
-use super::dispatch::dispatch;
 use super::done::Done;
+use super::opcode::by_opcode;
 use super::opcx::{OpCx, answer, failed};
 use super::open::{Description, Virtual};
 use super::session_ops;
@@ -46,7 +47,7 @@ fn handle(op: &Op) -> Option<Handle> {
 pub(super) async fn perform(cx: &OpCx<'_>) -> Done {
     match concerned(cx) {
         Some(description) => Box::pin(run(cx, description)).await,
-        None => dispatch(cx).await,
+        None => by_opcode(cx).await,
     }
 }
 

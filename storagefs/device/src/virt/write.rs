@@ -6,8 +6,8 @@ use std::sync::Arc;
 use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
 use weldfs_ciscops::{Access, At, Command, Direction, Durability, Errno, Op, OpenFlags, Outcome, Paths, PoolRange};
 
-use super::super::dispatch::dispatch;
 use super::super::done::Done;
+use super::super::opcode::by_opcode;
 use super::super::opcx::{OpCx, durable, failed};
 use super::super::staged;
 use super::super::stream::{PIECE_BYTES, Stream};
@@ -208,7 +208,7 @@ async fn cut(cx: &OpCx<'_>, part: &Part, size: u64) -> Result<(), Errno> {
             session.handles.fill(handle, real);
             let cmd = Command::new(cx.cmd.seq, Op::Truncate { h: handle, size });
             let cmd = cmd.with_durability(Durability::Volatile);
-            Box::pin(dispatch(&cx.element(cmd, Paths::default(), false))).await
+            Box::pin(by_opcode(&cx.element(cmd, Paths::default(), false))).await
         }
         Err(e) => failed(e),
     };

@@ -1,5 +1,5 @@
-//! Commands by their opcodes, with the memory that they hold while they run: what is no sequence, and not about a
-//! virtual file.
+//! Commands by their opcodes, with the memory that they hold while they run: what is no sequence, and what no virtual
+//! file answers in a way of its own (`virt` sees all of them first).
 
 use weldfs_ciscops::{Errno, Op, Outcome};
 
@@ -10,11 +10,11 @@ use super::memory::held_by;
 use super::opcx::{OpCx, answer, failed};
 use super::{checksum, detect, session_ops, staged};
 
-/// Runs one command that is no sequence and not about a virtual file.
-pub(super) async fn dispatch(cx: &OpCx<'_>) -> Done {
+/// Runs one command that is no sequence, and that no virtual file answers in a way of its own.
+pub(super) async fn by_opcode(cx: &OpCx<'_>) -> Done {
     let core = cx.core;
     let modelled = core.emulated.is_on();
-    // On an emulated device payload crosses its memory both ways; else it is staged on its way to a block medium only.
+    // On an emulated device payload crosses its memory both ways; else it is there on its way to a block medium only.
     let bytes = held_by(&cx.cmd, &cx.paths, modelled || !core.store.writes_directly(), modelled);
     // A posted one is small, and those that hold memory may be waiting for it.
     let bytes = if cx.cmd.is_posted() { 0 } else { bytes };
