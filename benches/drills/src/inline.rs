@@ -6,7 +6,6 @@ use weldfs_ciscops::flags::{ChecksumKind, OpenFlags};
 use weldfs_device::DeviceConfig;
 use weldfs_kernel_shim::{Embedded, Source};
 
-pub const KINDS: [&str; 6] = ["nop", "read", "append", "append_checksum_write", "open_write_close", "stat"];
 /// Operations before those that are counted.
 pub const WARM: u64 = 64;
 const BLOCKS: u64 = 64;

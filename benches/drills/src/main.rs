@@ -10,6 +10,7 @@
 //! A package of its own that depends on nothing that `weldfs` does not: what is built for that is what is counted.
 
 mod inline;
+mod kinds;
 mod ring;
 
 fn main() {
@@ -18,7 +19,7 @@ fn main() {
     let mut number = |or: u64| args.next().and_then(|n| n.parse().ok()).unwrap_or(or);
     let (depth, count) = (number(1), number(3200));
     let place = args.next().unwrap_or_else(|| "warm".into());
-    let kinds: &[&str] = if place == "inline" { &inline::KINDS } else { &ring::KINDS };
+    let kinds: &[&str] = if place == "inline" { &kinds::INLINE } else { &kinds::RING };
     assert!(kinds.contains(&kind.as_str()), "KIND is one of {kinds:?}");
     assert!((1..=32).contains(&depth) && count.is_multiple_of(depth), "DEPTH is 1 to 32 and divides COUNT");
     match place.as_str() {

@@ -21,24 +21,6 @@ use weldfs_store::mount::{MkfsOptions, format};
 use weldfs_store::{MountOptions, Store};
 use zerocopy::IntoBytes;
 
-/// What there is to run. What ends with `_slot` has its checksum from a slot, by the kernel that is built in.
-pub const KINDS: [&str; 15] = [
-    "nop",
-    "read",
-    "append",
-    "append_checksum_write",
-    "append_checksum_write_slot",
-    "read_checksum_verify",
-    "read_checksum_verify_slot",
-    "open_write_close",
-    "open_read_close",
-    "read_modify_write",
-    "stat",
-    "stat_many",
-    "readdir_plus",
-    "index_walk",
-    "log_recover",
-];
 /// Files, and blocks of the file that is read and modified; names of one `stat_many`.
 const FILES: u64 = 64;
 const FLAGS: OpenFlags = OpenFlags::WRITE.union(OpenFlags::READ).union(OpenFlags::CREATE);

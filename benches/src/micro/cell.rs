@@ -28,6 +28,8 @@ pub enum MicroOp {
     OpenWriteCloseBatched,
     /// A file read and replaced by name.
     OpenReadWriteClose,
+    /// A record read, and compared with the checksum behind it.
+    ReadChecksumVerify,
     /// 64 bytes of a record changed; the host reads and writes the record.
     ReadModifyWrite,
     /// The same; the host reads and writes the 64 bytes only.
@@ -52,6 +54,8 @@ pub enum MicroOp {
     LogRecover,
     /// 64 bytes appended to a record with its length in front.
     AppendToRecord,
+    /// A record at the end of a log by name, which is put aside when it is full.
+    AppendAndRotate,
     /// Seven pointers followed, and a record read where the last one points.
     IndexWalk,
     /// A record written to the same place of four files, all or none.
@@ -69,7 +73,7 @@ pub(crate) const FIELD_AT: usize = 64;
 
 impl MicroOp {
     /// All, in the order of the tables.
-    pub const ALL: [MicroOp; 25] = [
+    pub const ALL: [MicroOp; 27] = [
         AppendChecksumWrite,
         AppendChecksumWriteGathered,
         Append,
@@ -81,6 +85,7 @@ impl MicroOp {
         OpenReadCloseBatched,
         OpenWriteCloseBatched,
         OpenReadWriteClose,
+        ReadChecksumVerify,
         ReadModifyWrite,
         ReadModifyWriteNarrow,
         AtomicReplace,
@@ -93,6 +98,7 @@ impl MicroOp {
         ReaddirPlus,
         LogRecover,
         AppendToRecord,
+        AppendAndRotate,
         IndexWalk,
         MultiWrite,
     ];
@@ -111,6 +117,7 @@ impl MicroOp {
             OpenReadCloseBatched => "open_read_close_batched",
             OpenWriteCloseBatched => "open_write_close_batched",
             OpenReadWriteClose => "open_read_write_close",
+            ReadChecksumVerify => "read_checksum_verify",
             ReadModifyWrite => "read_modify_write",
             ReadModifyWriteNarrow => "read_modify_write_narrow",
             AtomicReplace => "atomic_replace",
@@ -123,6 +130,7 @@ impl MicroOp {
             ReaddirPlus => "readdir_plus",
             LogRecover => "log_recover",
             AppendToRecord => "append_to_record",
+            AppendAndRotate => "append_and_rotate",
             IndexWalk => "index_walk",
             MultiWrite => "multi_write",
         }
@@ -142,6 +150,7 @@ impl MicroOp {
             OpenReadCloseBatched => "open, read, close of eight files; figures are per file",
             OpenWriteCloseBatched => "open, write, close of eight new files; figures are per file",
             OpenReadWriteClose => "open, read, write, close; one of 256 files",
+            ReadChecksumVerify => "pread the record and its checksum in one call, compare its CRC-32C",
             ReadModifyWrite => "pread the record, change 64 bytes, pwrite the record",
             ReadModifyWriteNarrow => "pread 64 bytes of the record, change them, pwrite them",
             AtomicReplace => {
@@ -156,6 +165,9 @@ impl MicroOp {
             ReaddirPlus => "getdents until the end, fstatat of each of 256 names",
             LogRecover => "one pread of the whole log, CRC-32C of each record",
             AppendToRecord => "pread the length, pwrite 64 bytes, pwrite the length",
+            AppendAndRotate => {
+                "open, fstat, pwrite at the end, close; a full log is renamed over the old one first, and made anew"
+            }
             IndexWalk => "eight preads, each where the one before it says",
             MultiWrite => "four pwrites (not all or none), synced each",
         }
@@ -163,7 +175,8 @@ impl MicroOp {
 
     /// Whether it changes anything: only such operations have two durability classes.
     pub fn writes(self) -> bool {
-        let reads = matches!(self, Read | OpenReadClose | OpenReadCloseCopied | OpenReadCloseBatched);
+        let by_name = matches!(self, OpenReadClose | OpenReadCloseCopied | OpenReadCloseBatched);
+        let reads = by_name || matches!(self, Read | ReadChecksumVerify);
         !reads && !matches!(self, StatMany | ReaddirPlus | LogRecover | IndexWalk)
     }
 

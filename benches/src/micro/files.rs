@@ -11,6 +11,8 @@ use weldfs::{Client, OpenOptions};
 
 /// Bytes of the file that records are read from and written to.
 const DATA: u64 = 4 << 20;
+/// Bytes of the checksum behind a record that has one.
+pub(super) const SUM: usize = 4;
 /// Files that are opened by name.
 pub(super) const FILES: u64 = 256;
 /// What a record's bytes are, behind the stamp.
@@ -109,6 +111,22 @@ pub(super) fn payload(size: u32, number: u64, run: u64) -> Vec<u8> {
     data
 }
 
+/// The same with its checksum behind it.
+fn summed(size: u32, number: u64, run: u64) -> Vec<u8> {
+    let mut data = payload(size, number, run);
+    data.extend(weldfs_functions::crc32c(&data).to_le_bytes());
+    data
+}
+
+/// Whether a record of that number and its checksum were read.
+pub(super) fn is_summed(read: &[u8], number: u64) -> io::Result<()> {
+    let (data, sum) = read.split_at(read.len() - SUM);
+    if data[..8] == number.to_le_bytes() && weldfs_functions::crc32c(data).to_le_bytes() == sum {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("what was read is not record {number}, or its checksum is another")))
+}
+
 /// The payload of an operation: for compression one that compresses by half.
 pub(super) fn content(op: MicroOp, size: u32, run: u64) -> Vec<u8> {
     if op == MicroOp::CompressWrite { catalogue::mixed(size, 0, run) } else { payload(size, 0, run) }
@@ -192,6 +210,7 @@ impl Place {
             Write | Read | ReadModifyWrite | ReadModifyWriteNarrow => {
                 (format!("/data-{size}-{thread}"), Some("data"), false)
             }
+            ReadChecksumVerify => (format!("/summed-{size}-{thread}"), Some("data"), false),
             OpenReadClose | OpenReadCloseCopied | OpenReadCloseBatched | OpenReadWriteClose => {
                 (format!("/set-{size}-{thread}"), None, false)
             }
@@ -216,7 +235,9 @@ impl Place {
         match self.file {
             _ if catalogue::is_one(cell.op) => layout::fill(tree, &self.folder, cell, self.run),
             Some("data") => {
-                let all: Vec<u8> = (0..records(size)).flat_map(|i| payload(size, i, self.run)).collect();
+                let sums = cell.op == MicroOp::ReadChecksumVerify;
+                let record = |i| if sums { summed(size, i, self.run) } else { payload(size, i, self.run) };
+                let all: Vec<u8> = (0..records(size)).flat_map(record).collect();
                 tree.put(&self.path("data"), &all)
             }
             Some(file) => tree.put(&self.path(file), &[]),
@@ -247,7 +268,7 @@ impl Place {
                 self.expect(tree, who, &self.path("data"), at * size, at)
             }),
             // Every read compared the record's number.
-            Read | OpenReadClose | OpenReadCloseCopied | OpenReadCloseBatched => Ok(()),
+            Read | ReadChecksumVerify | OpenReadClose | OpenReadCloseCopied | OpenReadCloseBatched => Ok(()),
             OpenWriteClose | OpenWriteCloseBatched => {
                 let found = tree.count(&self.folder)?;
                 if found != self.count {

@@ -7,7 +7,7 @@
 use super::catalogue::weld::Lent;
 use super::catalogue::{self, weld as programs};
 use super::cell::{Cell, Class, FIELD, FIELD_AT, GROUP, MicroOp};
-use super::files::{self, MASK, NAME, Place};
+use super::files::{self, MASK, NAME, Place, SUM};
 use super::weld::Target;
 use std::io;
 use std::time::Instant;
@@ -94,7 +94,7 @@ impl Lane {
         let mut slot = || -> Result<Slot, Errno> {
             Ok(Slot {
                 src: queue.alloc(SIZE_MAX)?,
-                out: queue.alloc(SIZE_MAX)?,
+                out: queue.alloc(SIZE_MAX + SUM as u32)?,
                 name: queue.alloc(NAME as u32)?,
                 tail: queue.alloc(4)?,
                 aux: queue.alloc(programs::AUX)?,
@@ -111,7 +111,7 @@ impl Lane {
         let bytes = |each: usize| (GROUP as usize * each) as u32;
         let mut batch = || Ok((queue.alloc(bytes(Sqe::SIZE))?, queue.alloc(bytes(Cqe::SIZE))?));
         let batches = (0..DEPTH_MAX / GROUP as usize).map(|_| batch()).collect::<Result<Vec<_>, Errno>>()?;
-        Ok(Lane { queue, pool, slots, mask, batches, own: vec![0; SIZE_MAX as usize], job: None })
+        Ok(Lane { queue, pool, slots, mask, batches, own: vec![0; SIZE_MAX as usize + SUM], job: None })
     }
 
     pub(super) fn system_calls(&self) -> u64 {
@@ -268,6 +268,10 @@ impl Lane {
                 Op::Write { h, at: At::Offset(record * size), src: self.payload(job, at, record)? }
             }
             Read => Op::Read { h, at: At::Offset(record(slot.number) * size), out: self.room(job, at), watch: 0 },
+            ReadChecksumVerify => {
+                let (offset, kind) = (record(slot.number) * (size + SUM as u64), ChecksumKind::Crc32c);
+                Op::ReadChecksumVerify { h, kind, offset, len: cell.size, out: self.room(job, at) }
+            }
             OpenReadCloseBatched | OpenWriteCloseBatched => self.batch(job, at)?,
             OpenWriteClose => Op::OpenWriteClose {
                 base,
@@ -396,6 +400,10 @@ impl Lane {
                 (Op::Write { h: slot.handle, at: At::Offset(0), src }, true)
             }
             (OpenWriteClose | OpenReadClose | OpenReadCloseCopied | OpenReadWriteClose, _) => (close, false),
+            (ReadChecksumVerify, _) => {
+                let out = PoolRange::new(slot.out.off, cell.size + SUM as u32);
+                (Op::Read { h, at: At::Offset(record * (size + SUM as u64)), out, watch: 0 }, false)
+            }
             (ReadModifyWrite, 0) => {
                 (Op::Read { h, at: At::Offset(record * size), out: self.room(job, at), watch: 0 }, false)
             }
@@ -423,7 +431,7 @@ impl Lane {
             return self.advance_program(job, at, cqe);
         }
         let (first, steps) = match (job.fused, job.cell.op) {
-            (true, _) | (_, Append | Write | Read) => (false, 1),
+            (true, _) | (_, Append | Write | Read | ReadChecksumVerify) => (false, 1),
             (_, OpenWriteClose | OpenReadClose | OpenReadCloseCopied) => (slot.step == 0, 3),
             (_, OpenReadWriteClose) => (slot.step == 0, 4),
             _ => (false, 2),
@@ -433,11 +441,11 @@ impl Lane {
         }
         self.slots[at].step += 1;
         let reads = match job.cell.op {
-            Read => Some(files::pick(slot.number, files::records(job.cell.size))),
+            Read | ReadChecksumVerify => Some(files::pick(slot.number, files::records(job.cell.size))),
             OpenReadClose | OpenReadCloseCopied | OpenReadWriteClose => Some(files::pick(slot.number, files::FILES)),
             _ => None,
         };
-        let read_now = job.fused || job.cell.op == Read || slot.step == 1;
+        let read_now = job.fused || matches!(job.cell.op, Read | ReadChecksumVerify) || slot.step == 1;
         if let Some(number) = reads
             && read_now
         {
@@ -462,8 +470,9 @@ impl Lane {
             let (done, seen) = (cqe.result == 0, self.slots[at].seen);
             return if done && seen != catalogue::ENTRIES { Err(few(seen)) } else { Ok(done) };
         }
-        self.slots[at].step += 1;
-        let done = job.fused || step + 1 >= programs::steps(op);
+        let next = if job.fused { step + 1 } else { programs::next(&self.lent(job, at), step)? };
+        self.slots[at].step = next;
+        let done = job.fused || next >= programs::steps(op);
         if done {
             programs::look(&self.lent(job, at), cqe)?;
         }
@@ -472,6 +481,9 @@ impl Lane {
 
     /// What was read is whole, and what it should be.
     fn look(&mut self, job: &Job, at: usize, number: u64, cqe: &Cqe) -> io::Result<()> {
+        if job.cell.op == MicroOp::ReadChecksumVerify && !job.fused {
+            return self.look_at_sum(job, at, number, cqe);
+        }
         let room = self.pool.slice(self.room(job, at))?;
         let mut stamp = [0; 8];
         room.sub(0, 8).copy_to(&mut stamp);
@@ -482,6 +494,16 @@ impl Lane {
             return Err(io::Error::other(format!("read {} bytes, which are not record {number}", cqe.result)));
         }
         Ok(())
+    }
+
+    /// The client's own comparison of what a single command read. It is copied first: others may write to the pool.
+    fn look_at_sum(&mut self, job: &Job, at: usize, number: u64, cqe: &Cqe) -> io::Result<()> {
+        let read = &mut self.own[..job.cell.size as usize + SUM];
+        if cqe.result != read.len() as u64 {
+            return Err(io::Error::other(format!("read {} bytes of record {number} and its checksum", cqe.result)));
+        }
+        self.pool.slice(PoolRange::new(self.slots[at].out.off, read.len() as u32))?.copy_to(read);
+        files::is_summed(read, number)
     }
 
     /// Changes the field that was read, in the pool.

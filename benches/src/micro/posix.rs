@@ -158,7 +158,7 @@ impl Calls {
         let folder = rustix::fs::open(folder, FOLDER, Mode::empty())?;
         let flags = match cell.op {
             AppendChecksumWrite | AppendChecksumWriteGathered | Append => APPEND,
-            Read => READ,
+            Read | ReadChecksumVerify => READ,
             _ => UPDATE,
         };
         let file = place.file.map(|name| rustix::fs::openat(&folder, name, flags, MODE)).transpose()?;
@@ -169,6 +169,7 @@ impl Calls {
         let key = (cell.op == EncryptWrite).then(catalogue::own_key).transpose()?;
         let room = match catalogue::is_one(cell.op) {
             true => vec![0; catalogue::posix::room(cell)],
+            false if cell.op == ReadChecksumVerify => vec![0; cell.size as usize + files::SUM],
             false => vec![0; cell.size as usize],
         };
         Ok(Calls { cell: *cell, run: place.run, folder, file, data, room, open, key, counts: Counts::default() })
@@ -199,6 +200,7 @@ impl Calls {
                 self.write_at(&file, record * size)
             }
             Read => self.read(&file, record * size, record),
+            ReadChecksumVerify => self.read_summed(&file, record),
             ReadModifyWriteNarrow => self.narrow(&file, record * size + FIELD_AT as u64),
             _ => self.modify(&file, record * size),
         };
@@ -272,6 +274,14 @@ impl Calls {
             return Err(io::Error::other(format!("what was read is not record {number}")));
         }
         Ok(())
+    }
+
+    /// Reads a record with its checksum, and compares both.
+    fn read_summed(&mut self, file: &OwnedFd, number: u64) -> io::Result<()> {
+        let len = self.room.len();
+        self.call(len);
+        full(rustix::io::pread(file, &mut self.room[..], number * len as u64)?, len)?;
+        files::is_summed(&self.room, number)
     }
 
     fn modify(&mut self, file: &OwnedFd, offset: u64) -> io::Result<()> {

@@ -52,7 +52,7 @@ pub(super) fn reason(
         MicroOp::StatMany | MicroOp::ReaddirPlus => {
             "the host's name cache answers in a few hundred nanoseconds a call; ours resolves each name in its tree"
         }
-        MicroOp::IndexWalk | MicroOp::LogRecover => {
+        MicroOp::IndexWalk | MicroOp::LogRecover | MicroOp::ReadChecksumVerify => {
             "the host reads its page cache; ours verifies the checksum of every block that it walks over"
         }
         _ if *phase == Phase::Steady => {

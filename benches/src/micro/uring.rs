@@ -6,7 +6,7 @@ use super::System;
 use super::catalogue;
 use super::cell::{Cell, Class, FIELD, FIELD_AT, MicroOp};
 use super::chains::{Chains, On, Step};
-use super::files::{self, MASK, NAME, Place};
+use super::files::{self, MASK, NAME, Place, SUM};
 use super::posix::{FOLDER, MODE, NEW, Ours, READ, UPDATE};
 use super::sample::{Counts, Sample};
 use super::weld::Run;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use weldfs_ciscops::functions::cipher::Key;
 
 /// Bytes of a buffer behind the payload: the checksum. Behind that, room for what an operation writes after reading.
-const TRAILER: usize = 4;
+const TRAILER: usize = SUM;
 
 /// Linked requests on a directory.
 pub(super) struct Uring {
@@ -156,9 +156,11 @@ impl Worker {
             | MicroOp::OpenReadCloseCopied
             | MicroOp::OpenReadCloseBatched
             | MicroOp::OpenReadWriteClose => files::pick(i, files::FILES),
-            MicroOp::Write | MicroOp::Read | MicroOp::ReadModifyWrite | MicroOp::ReadModifyWriteNarrow => {
-                files::pick(i, files::records(self.cell.size))
-            }
+            MicroOp::Write
+            | MicroOp::Read
+            | MicroOp::ReadChecksumVerify
+            | MicroOp::ReadModifyWrite
+            | MicroOp::ReadModifyWriteNarrow => files::pick(i, files::records(self.cell.size)),
             _ => i,
         }
     }
@@ -214,6 +216,10 @@ impl Worker {
             Append => steps.push(Step::Write { file, from: 0, len, offset: i * size }),
             Write => steps.push(Step::Write { file, from: 0, len, offset: number * size }),
             Read => steps.push(Step::Read { file, len, offset: number * size }),
+            ReadChecksumVerify => {
+                let len = len + SUM as u32;
+                steps.push(Step::Read { file, len, offset: number * u64::from(len) });
+            }
             OpenWriteClose | OpenWriteCloseBatched => steps.extend([self.open(NEW), write]),
             OpenReadClose | OpenReadCloseCopied | OpenReadCloseBatched => steps.extend([self.open(READ), read]),
             OpenReadWriteClose => {
@@ -293,6 +299,10 @@ impl Worker {
         if catalogue::is_one(self.cell.op) {
             let (work, chains) = self.program();
             return work.look(chains, c);
+        }
+        if self.cell.op == ReadChecksumVerify {
+            let (number, len) = (self.number(i), self.cell.size as usize + SUM);
+            return files::is_summed(&self.chains.buffer(c)[..len], number);
         }
         let reads = cell_by_name(self.cell.op) && !matches!(self.cell.op, OpenWriteClose | OpenWriteCloseBatched);
         if reads || self.cell.op == Read {

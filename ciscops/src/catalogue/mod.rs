@@ -80,6 +80,41 @@ pub const NAMES: [&str; 22] = [
     "write_checksum",
 ];
 
+/// Operations that no bench has a row of, and why: fused ones by the name of their file, single ones by that in the op
+/// table. `benches/tests/rows.rs` holds this list to the operations and to the rows that there are.
+pub const UNMEASURED: &[(&[&str], &str)] = &[
+    // Fused.
+    (&["append_and_sync"], "the durable row of `append` is the same, as one command"),
+    (&["write_checksum"], "append_checksum_write at an offset"),
+    (&["read_append"], "copies as copy_range does, with a bound, to the end of a file"),
+    (&["read_modify_append"], "read_modify_write whose result goes to another place"),
+    (&["read_decompress"], "the way back of compress_write: both sides' time is the codec's"),
+    (&["read_decrypt", "read_encrypt_write"], "as encrypt_write: both sides' time is the cipher's"),
+    // Single.
+    (&["open", "close", "mkdir", "rename"], "a step of unfused rows: open_write_close, create_tree, atomic_replace"),
+    (&["fsync", "fdatasync", "syncfs"], "what they wait for is in every durable row"),
+    (&["access", "unlink"], "`bench base` has a name looked up, made and removed, in directories of two sizes"),
+    (&["checksum_range"], "a load of `bench fairness`; on an idle device it is a read whose bytes stay inside"),
+    (&["write_verified"], "`bench engines` runs RocksDB with checksums that it hands over"),
+    (
+        &["virt_register", "virt_spec", "virt_params"],
+        "once for a file; `bench insider` measures what is read through it",
+    ),
+    (
+        &["txn_begin", "txn_write", "txn_commit", "txn_abort"],
+        "as many commands as the caller likes; multi_write is one",
+    ),
+    (&["read_dir"], "read_dir_plus without the attributes"),
+    (
+        &["truncate", "fallocate", "set_attr", "set_attr_path", "rmdir", "link", "symlink"],
+        "one call of the host's, too",
+    ),
+    (&["seek", "set_flags", "lock", "statfs", "readlink"], "one call of the host's, too, and nothing moves"),
+    (&["get_xattr", "set_xattr", "list_xattr", "remove_xattr"], "one call of the host's, too"),
+    (&["set_key", "drop_key"], "once for a session"),
+    (&["outcome"], "asked once, after a crash"),
+];
+
 /// Micro-ops of one command, in order. Never more than `limits::MICRO_OPS_MAX`; the catalogue's fit inline.
 pub type Program = SmallVec<[Micro; 4]>;
 

@@ -28,6 +28,7 @@ pub(in crate::micro) fn shape(op: MicroOp) -> Shape {
         MicroOp::CompressWrite | MicroOp::EncryptWrite => of("packed", true, vec!["data".into()]),
         MicroOp::AppendToRecord => of("grown", true, vec!["data".into()]),
         MicroOp::MultiWrite => of("parts", true, parts().collect()),
+        MicroOp::AppendAndRotate => of("logs", true, Vec::new()),
         MicroOp::CreateTree => of("trees", true, Vec::new()),
         MicroOp::LogRecover => of("torn", false, vec!["data".into()]),
         MicroOp::IndexWalk => of("index", false, vec!["data".into()]),
@@ -55,6 +56,9 @@ pub(in crate::micro) fn fill(tree: &dyn Tree, folder: &str, cell: &Cell, run: u6
         MicroOp::LogRecover => tree.put(&at("data"), &log(size, run)),
         MicroOp::IndexWalk => tree.put(&at("data"), &index(size)),
         MicroOp::CreateTree => Ok(()),
+        MicroOp::AppendAndRotate => {
+            (0..LOGS).try_for_each(|k| tree.put(&at(&name(k)), &zeros(filled(k) * u64::from(size))))
+        }
         _ => (0..FILES).try_for_each(|i| tree.put(&at(&name(i)), &payload(size, i, run))),
     }
 }
@@ -140,6 +144,7 @@ pub(in crate::micro) fn verify(
             holds(tree, &at("data"), record * wide, &grown.to_le_bytes())?;
             holds(tree, &at("data"), record * wide + LENGTH, &payload(GROWTH, record, run))
         }
+        MicroOp::AppendAndRotate => rotated(tree, folder, cell, run, (i, count)),
         MicroOp::CreateTree => (0..LEAVES.len()).try_for_each(|which| {
             let path = at(&String::from_utf8_lossy(&leaf(i, which)));
             if tree.size(&path)? != wide {
@@ -148,6 +153,34 @@ pub(in crate::micro) fn verify(
             holds(tree, &path, 0, &payload(size, i, run))
         }),
         // Every answer was compared when it came.
+        _ => Ok(()),
+    }
+}
+
+/// Looks at the log of the `i`th append: it was put aside as often as it was full, and no payload was lost but with the
+/// log before the last one.
+fn rotated(tree: &dyn Tree, folder: &str, cell: &Cell, run: u64, (i, count): (u64, u64)) -> io::Result<()> {
+    let (log, wide) = (pick(i, LOGS), u64::from(cell.size));
+    let appends = |until: u64| (0..until).filter(|j| pick(*j, LOGS) == log).count() as u64;
+    let (payload_at, all) = (filled(log) + appends(i), filled(log) + appends(count));
+    let (times, last) = ((all - 1) / FULL, (all - 1) % FULL + 1);
+    let mut old = [0; NAME];
+    temporary(log, &mut old);
+    let (path, old) = (format!("{folder}/{}", name(log)), format!("{folder}/{}", String::from_utf8_lossy(&old)));
+    let found = tree.size(&path)?;
+    if found != last * wide {
+        return Err(wrong(&format!("{path} has {found} bytes instead of {}", last * wide)));
+    }
+    if tree.exists(&old) != (times > 0) {
+        return Err(wrong(&format!("{path} was to be put aside {times} times")));
+    }
+    if times > 0 && tree.size(&old)? != FULL * wide {
+        return Err(wrong(&format!("{old} is not a full log")));
+    }
+    let (offset, due) = (payload_at % FULL * wide, payload(cell.size, i, run));
+    match times - payload_at / FULL {
+        0 => holds(tree, &path, offset, &due),
+        1 => holds(tree, &old, offset, &due),
         _ => Ok(()),
     }
 }

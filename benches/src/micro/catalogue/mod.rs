@@ -34,6 +34,10 @@ pub(super) const LOG: u64 = 1 << 20;
 pub(super) const UNIT: u32 = 512;
 /// What compresses, everywhere.
 pub(super) const CODEC: Codec = Codec::Lz4;
+/// Logs that are appended to in turn, by name: more than operations in flight, as each belongs to one of them.
+pub(super) const LOGS: u64 = 128;
+/// Payloads that fit into one of them before it is put aside.
+pub(super) const FULL: u64 = 4;
 /// Names that are looked up by one command.
 pub(super) const NAMES: u64 = 64;
 /// Entries of a directory that is listed.
@@ -95,10 +99,16 @@ pub(super) fn log_records(size: u32) -> u64 {
     LOG / (u64::from(size) + HEAD as u64)
 }
 
-/// The name of a new file that becomes another one; as long as a name.
+/// The name of a new file that becomes another one, or of a log that was put aside; as long as a name.
 pub(super) fn temporary(i: u64, into: &mut [u8; NAME]) {
     name_of(i, into);
     into[0] = b't';
+}
+
+/// Payloads in a log at the start: a quarter of them is full, so that a quarter of the appends finds a full one, from
+/// the first on.
+pub(super) fn filled(log: u64) -> u64 {
+    log % FULL + 1
 }
 
 /// Names of what a new tree holds, behind the name of its directory.
@@ -128,6 +138,7 @@ pub(super) fn is_one(op: MicroOp) -> bool {
             | ReaddirPlus
             | LogRecover
             | AppendToRecord
+            | AppendAndRotate
             | IndexWalk
             | MultiWrite
     )

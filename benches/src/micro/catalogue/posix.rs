@@ -131,6 +131,7 @@ impl Calls<'_> {
                 c.write(&open[0], record * wide, &(before + GROWTH).to_le_bytes())?;
                 c.sync(&open[0], false)
             }),
+            MicroOp::AppendAndRotate => self.with_payload(i, |c, data| c.log(pick(i, LOGS), data)),
             MicroOp::IndexWalk => self.walk(i),
             MicroOp::MultiWrite => {
                 let number = pick(i, (records(size) / PARTS).max(1));
@@ -158,6 +159,34 @@ impl Calls<'_> {
         self.call(0, 2);
         rustix::fs::renameat(self.folder, c(&from)?, self.folder, c(&to)?)?;
         self.sync(self.folder, true)
+    }
+
+    /// A payload at the end of a log by name. A full log is renamed over the one before, and the directory synced: the
+    /// rename must last.
+    fn log(&mut self, number: u64, data: &[u8]) -> io::Result<()> {
+        let (path, mut aside) = (named(number), [0; NAME]);
+        temporary(number, &mut aside);
+        let aside: [u8; NAME + 1] = with_nul(aside);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        self.call(0, 1);
+        let mut file = rustix::fs::openat(self.folder, c(&path)?, flags, MODE)?;
+        self.call(0, 1);
+        let mut end = rustix::fs::fstat(&file)?.st_size as u64;
+        let rotates = end + data.len() as u64 > FULL * data.len() as u64;
+        if rotates {
+            self.call(0, 2);
+            rustix::fs::renameat(self.folder, c(&path)?, self.folder, c(&aside)?)?;
+            self.call(0, 0);
+            drop(file);
+            self.call(0, 1);
+            file = rustix::fs::openat(self.folder, c(&path)?, flags | OFlags::EXCL, MODE)?;
+            end = 0;
+        }
+        self.write(&file, end, data)?;
+        self.sync(&file, rotates)?;
+        self.call(0, 0);
+        drop(file);
+        if rotates { self.sync(self.folder, true) } else { Ok(()) }
     }
 
     fn copy(&mut self, from: usize, mut offset: u64, to: usize, mut at: u64, len: u64) -> io::Result<()> {

@@ -43,6 +43,9 @@ pub(in crate::micro) struct Lent<'a> {
     pub aux: PoolRange,
 }
 
+/// The single command that writes to a log, behind open and stat, and what puts a full one aside.
+const ROTATE_WRITE: u8 = 5;
+
 /// Single commands of an operation.
 pub(in crate::micro) fn steps(op: MicroOp) -> u8 {
     match op {
@@ -51,6 +54,7 @@ pub(in crate::micro) fn steps(op: MicroOp) -> u8 {
         MicroOp::Concat => 2 * PARTS as u8,
         MicroOp::CreateTree => 1 + 3 * PARTS as u8,
         MicroOp::AppendToRecord => 3,
+        MicroOp::AppendAndRotate => ROTATE_WRITE + 2,
         MicroOp::IndexWalk => WALK as u8,
         MicroOp::MultiWrite => PARTS as u8,
         _ => 1,
@@ -61,9 +65,17 @@ pub(in crate::micro) fn steps(op: MicroOp) -> u8 {
 pub(in crate::micro) fn opens(op: MicroOp, step: u8) -> bool {
     match op {
         MicroOp::AtomicReplace => step == 0,
+        MicroOp::AppendAndRotate => step == 0 || step == ROTATE_WRITE - 1,
         MicroOp::CreateTree => step % 3 == 1,
         _ => false,
     }
+}
+
+/// The single command behind that one: where a log is not full, nothing puts it aside.
+pub(in crate::micro) fn next(l: &Lent<'_>, step: u8) -> Result<u8, Errno> {
+    let fits = |size: u64| size + u64::from(l.size()) <= FULL * u64::from(l.size());
+    let skips = l.cell.op == MicroOp::AppendAndRotate && step == 1 && fits(number_at(l, l.out.off + SIZE_AT as u32)?);
+    Ok(if skips { ROTATE_WRITE } else { step + 1 })
 }
 
 /// A range within another.
@@ -153,6 +165,12 @@ pub(in crate::micro) fn fused(l: &Lent<'_>) -> Result<Op, Errno> {
             let (width, order) = (LENGTH as u32, Order::Little);
             let op = templates::AppendToRecord { h: open[0], offset, width, order, room, len: GROWTH };
             l.template(&op, &[l.payload(l.record(), GROWTH)?])
+        }
+        MicroOp::AppendAndRotate => {
+            let (path, old) = log_names(l);
+            let (base, limit) = (l.folder, FULL * wide);
+            let op = templates::AppendAndRotate { base, path: &path, old: &old, limit, mode: 0o644, len: size };
+            l.template(&op, &[l.payload(l.number, size)?])
         }
         MicroOp::IndexWalk => l.program(&walk(l)?, &[part(l.out, 0, size)]),
         MicroOp::MultiWrite => {
@@ -261,6 +279,7 @@ pub(in crate::micro) fn single(
                 (write(open[0], l.record() * wide, after), true)
             }
         },
+        MicroOp::AppendAndRotate => return rotate(l, step, opened),
         MicroOp::IndexWalk => {
             let at = if step == 0 { first_node(l.number) * NODE } else { number_at(l, l.out.off)? };
             (read(open[0], at, if u64::from(step) + 1 == WALK { size } else { 8 }), false)
@@ -303,6 +322,33 @@ fn replace(l: &Lent<'_>, step: u8, opened: Handle) -> Result<(Op, bool), Errno> 
             let flags = RenameFlags::empty();
             (Op::Rename { from_base: base, from: temporary, to_base: base, to, flags }, true)
         }
+    })
+}
+
+/// The name of an append's log, and of what it is when it was put aside.
+fn log_names(l: &Lent<'_>) -> ([u8; NAME], [u8; NAME]) {
+    let (mut path, mut old, number) = ([0; NAME], [0; NAME], pick(l.number, LOGS));
+    name_of(number, &mut path);
+    super::temporary(number, &mut old);
+    (path, old)
+}
+
+/// A log opened, looked at, put aside and made anew if it is full (else `next` goes on behind that), written, closed.
+fn rotate(l: &Lent<'_>, step: u8, opened: Handle) -> Result<(Op, bool), Errno> {
+    let ((path, old), base) = (log_names(l), l.folder);
+    let path = l.put(l.aux, &path)?;
+    let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::NOFOLLOW;
+    Ok(match step {
+        0 => (Op::open(base, path, flags, 0o644), false),
+        1 => (Op::Stat { h: opened, out: part(l.out, 0, STAT) }, false),
+        2 => {
+            let to = l.put(part(l.aux, NAME as u32, NAME as u32), &old)?;
+            (Op::Rename { from_base: base, from: path, to_base: base, to, flags: RenameFlags::empty() }, false)
+        }
+        3 => (Op::Close { h: opened }, false),
+        4 => (Op::open(base, path, flags | OpenFlags::EXCL, 0o644), false),
+        ROTATE_WRITE => (Op::Write { h: opened, at: At::End, src: l.payload(l.number, l.size())? }, true),
+        _ => (Op::Close { h: opened }, false),
     })
 }
 
