@@ -118,7 +118,8 @@ impl Store {
         self.store_superblock(&mut writer.sb)
     }
 
-    fn cut(&self) -> Generation {
+    /// Freezes what is committed so far. Nothing may be frozen already.
+    pub(crate) fn cut(&self) -> Generation {
         let l = &self.ledger;
         let _gate = self.gate.write();
         let cut = self.journal().tail();

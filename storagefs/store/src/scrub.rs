@@ -143,7 +143,7 @@ pub fn scrub(store: &Store, options: &ScrubOptions<'_>, watch: &mut dyn Watch) -
     let report = ScrubReport { mountable: true, ..ScrubReport::default() };
     let mut s = Scrub { store, options, watch, report, started: Instant::now() };
     let ended = s.superblocks().and_then(|()| s.zone_map()).and_then(|()| s.log()).and_then(|()| s.tree());
-    let ended = ended.and_then(|()| s.overlay()).and_then(|()| s.inputs());
+    let ended = ended.and_then(|()| s.layers()).and_then(|()| s.inputs());
     match ended {
         Ok(()) => s.report.complete = true,
         Err(Ended::Stopped) => {}

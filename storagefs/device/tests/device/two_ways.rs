@@ -1,5 +1,6 @@
 //! Commands that run to completion where they are taken, and the same with tickets, in slots: the same answers, the
-//! same bytes for the client, the same bytes on the medium.
+//! same bytes for the client, the same bytes on the medium. As it comes, while a checkpoint is under way, and where
+//! nothing that was looked up is kept.
 
 use std::sync::Arc;
 
@@ -12,8 +13,8 @@ use weldfs_device::{Device, DeviceConfig, Session};
 use weldfs_fs::Cred;
 use weldfs_journal::{ManualClock, Medium, SeededRandom};
 use weldfs_media::{CowImage, CowMedium, CrashModel, RamMedium};
-use weldfs_store::MountOptions;
 use weldfs_store::mount::{MkfsOptions, format};
+use weldfs_store::{MountOptions, Store};
 use zerocopy::IntoBytes;
 
 mod programs;
@@ -87,8 +88,8 @@ struct Came {
     answers: Vec<(Op, [u64; 4])>,
     pools: Vec<u64>,
     medium: Vec<u8>,
-    /// Commands that the device counted, and bytes from clients.
-    counted: [u64; 2],
+    /// Commands that the device counted, bytes from clients, and checkpoints.
+    counted: [u64; 3],
 }
 
 fn hash(bytes: &[u8]) -> u64 {
@@ -190,7 +191,45 @@ enum On {
     Disk,
 }
 
-fn way(on: On, seed: u64, count: u64, at_once: bool, make: fn(&mut Random, &Client) -> Op) -> Came {
+/// What commands find.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum State {
+    /// What those before them left: all that changed is in memory, and so is what was looked up.
+    AsItComes,
+    /// The same with a checkpoint under way: layers are frozen, what commands change lies above them, and the tree
+    /// below is the one from before.
+    Frozen,
+    /// All metadata in the tree, and no inode, name or page of it in memory.
+    Evicted,
+}
+
+/// Commands between the end of a checkpoint, when the next one begins, and its own end.
+const FROZEN_FOR: u64 = 8;
+
+impl State {
+    /// Brings the store into it before command `n`.
+    fn set(self, on: On, store: &Store, n: u64) {
+        match self {
+            State::AsItComes => {}
+            State::Frozen if n.is_multiple_of(FROZEN_FOR) => {
+                store.checkpoint().unwrap();
+                store.freeze_layers();
+            }
+            State::Frozen => {}
+            State::Evicted => {
+                store.checkpoint().unwrap();
+                store.set_cache_budget(0);
+                store.set_cache_budget(store.cache_budget_max());
+                store.overlay().base(0).pages.forget_all();
+                // A disk's block cache keeps a few blocks of files, whatever its budget.
+                assert!(on == On::Disk || store.cached() == 0, "before command {n}");
+                assert_eq!(store.overlay().base(0).pages.stats().cached, 0, "before command {n}");
+            }
+        }
+    }
+}
+
+fn way((on, state): (On, State), seed: u64, count: u64, at_once: bool, make: fn(&mut Random, &Client) -> Op) -> Came {
     let medium: Arc<dyn Medium> = match on {
         On::Ram => Arc::new(RamMedium::new(MEDIUM)),
         On::Disk => Arc::new(CowMedium::new(CowImage::new(vec![0; MEDIUM as usize]), CrashModel::Block)),
@@ -200,7 +239,7 @@ fn way(on: On, seed: u64, count: u64, at_once: bool, make: fn(&mut Random, &Clie
     let (store, _) = weldfs_fs::mount(medium.clone(), MountOptions::new(clock, random)).unwrap();
     let config = DeviceConfig { durability: Durability::Volatile, at_once, ..DeviceConfig::default() };
     let (mut answers, mut pools) = (Vec::new(), Vec::new());
-    let counted = Device::on_this_thread(store, config, |device, turn| {
+    let counted = Device::on_this_thread(store.clone(), config, |device, turn| {
         let mut clients = [Cred::root(), Cred::new(1000, 1000)].map(|cred| Client::new(device, cred));
         let mut r = Random(seed | 1);
         for n in 0..count {
@@ -215,11 +254,12 @@ fn way(on: On, seed: u64, count: u64, at_once: bool, make: fn(&mut Random, &Clie
             if matches!(op, Op::Program { .. }) {
                 cmd = cmd.with_mode(r.one_of(&[TxnMode::Default, TxnMode::Default, TxnMode::Macro, TxnMode::Micro]));
             }
+            state.set(on, &store, n);
             answers.push((op, client.run(&cmd, turn)));
             pools.push(hash(&client.pool.slice(PoolRange::new(0, POOL)).unwrap().to_vec()));
         }
         let total = device.stats().total;
-        [total.commands, total.payload_bytes_in]
+        [total.commands, total.payload_bytes_in, store.stats().checkpoints]
     })
     .unwrap();
     let mut bytes = vec![0; MEDIUM as usize];
@@ -228,7 +268,7 @@ fn way(on: On, seed: u64, count: u64, at_once: bool, make: fn(&mut Random, &Clie
 }
 
 /// Both ways of `count` commands for each seed: how many there were, and how many of them were refused.
-fn both(on: On, seeds: u64, count: u64, make: fn(&mut Random, &Client) -> Op) -> (usize, usize) {
+fn both(on: (On, State), seeds: u64, count: u64, make: fn(&mut Random, &Client) -> Op) -> (usize, usize) {
     let (mut refused, mut all) = (0, 0);
     for seed in 1..=seeds {
         let (a, b) = (way(on, seed * 7919, count, true, make), way(on, seed * 7919, count, false, make));
@@ -236,9 +276,9 @@ fn both(on: On, seeds: u64, count: u64, make: fn(&mut Random, &Client) -> Op) ->
             assert_eq!(x, y, "command {n} of seed {seed}");
             assert_eq!(a.pools[n], b.pools[n], "what command {n} of seed {seed} gave its client: {x:?}");
         }
-        assert_eq!(a.counted, b.counted, "commands and bytes counted, seed {seed}");
+        assert_eq!(a.counted, b.counted, "commands, bytes and checkpoints counted, seed {seed}");
         // When a disk is written, and with which watermark in its log, is a matter of time.
-        let differ = a.medium.iter().zip(&b.medium).position(|(x, y)| x != y).filter(|_| on == On::Ram);
+        let differ = a.medium.iter().zip(&b.medium).position(|(x, y)| x != y).filter(|_| on.0 == On::Ram);
         assert_eq!(differ, None, "the first byte of the medium that differs, of seed {seed}");
         all += a.answers.len();
         refused += a.answers.iter().filter(|(_, words)| words[1] as i32 != 0).count();
@@ -249,14 +289,38 @@ fn both(on: On, seeds: u64, count: u64, make: fn(&mut Random, &Client) -> Op) ->
 #[test]
 fn at_once_and_with_tickets_answers_and_bytes_are_the_same() {
     for (on, seeds) in [(On::Ram, 24), (On::Disk, 12)] {
-        let (all, refused) = both(on, seeds, 400, op);
+        let (all, refused) = both((on, State::AsItComes), seeds, 400, op);
+        assert!(refused * 5 > all && refused * 5 < 4 * all, "{refused} of {all} were refused");
+    }
+}
+
+/// A single command now and then, else a program.
+fn mixed(r: &mut Random, client: &Client) -> Op {
+    if r.below(3) == 0 { op(r, client) } else { programs::program(r, client) }
+}
+
+#[test]
+fn so_they_are_of_programs() {
+    let (all, refused) = both((On::Ram, State::AsItComes), 24, 400, mixed);
+    assert!(refused * 5 > all && refused * 5 < 4 * all, "{refused} of {all} were refused");
+}
+
+/// Single commands and programs, in a state that the store is brought into before each.
+fn are_the_same(state: State) {
+    for (on, seeds, make) in
+        [(On::Ram, 8, op as fn(&mut Random, &Client) -> Op), (On::Disk, 6, op), (On::Ram, 8, mixed)]
+    {
+        let (all, refused) = both((on, state), seeds, 400, make);
         assert!(refused * 5 > all && refused * 5 < 4 * all, "{refused} of {all} were refused");
     }
 }
 
 #[test]
-fn so_they_are_of_programs() {
-    let (all, refused) =
-        both(On::Ram, 24, 400, |r, client| if r.below(3) == 0 { op(r, client) } else { programs::program(r, client) });
-    assert!(refused * 5 > all && refused * 5 < 4 * all, "{refused} of {all} were refused");
+fn so_they_are_while_a_checkpoint_is_under_way() {
+    are_the_same(State::Frozen);
+}
+
+#[test]
+fn so_they_are_where_everything_is_read_from_the_tree() {
+    are_the_same(State::Evicted);
 }

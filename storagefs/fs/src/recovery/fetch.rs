@@ -67,7 +67,7 @@ fn fail_after(
         store.blocking(|| store.step_micro(&mut plan, &mut txn)).unwrap();
     }
     store.checkpoint().unwrap();
-    store.overlay().base(0).pages.forget();
+    store.overlay().base(0).pages.forget_all();
     let missed = store.commit_micro(&mut plan, &mut txn);
     let Err(FsError::Miss(miss)) = missed else { panic!("the page is cold: {missed:?}") };
     faulty.plan(Some(FaultPlan { on: FaultOn::Read, nth: 1, kind: FaultKind::Eio, sticky: true }));

@@ -144,7 +144,7 @@ impl Scrub<'_> {
     }
 
     /// Windows that only the overlay knows: what the log holds and no checkpoint has written yet.
-    pub(super) fn overlay(&mut self) -> Walked {
+    pub(super) fn layers(&mut self) -> Walked {
         for shard in self.store.overlay.shards() {
             let windows: Vec<(u64, u64)> = {
                 let shard = shard.read();

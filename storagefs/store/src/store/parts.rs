@@ -94,6 +94,16 @@ impl Store {
         self.overlay.base(0).pages.stats().limit * crate::limits::PAGE as u64
     }
 
+    /// Begins a checkpoint and goes no further than its cut: layers are frozen, and what changes from here on lies
+    /// above them. The next call of [`Store::checkpoint`] ends it. Does nothing where one is begun already.
+    #[doc(hidden)]
+    pub fn freeze_layers(&self) {
+        let mut writer = self.writer.lock();
+        if writer.pending.is_none() {
+            writer.pending = Some(self.cut());
+        }
+    }
+
     /// The state of checkpoints.
     #[doc(hidden)]
     pub fn writer(&self) -> MutexGuard<'_, Writer> {

@@ -157,7 +157,7 @@ impl Pages {
 
     /// Forgets every page, as if others had needed the room; for tests of what is cold.
     #[doc(hidden)]
-    pub fn forget(&self) {
+    pub fn forget_all(&self) {
         self.shared.shards.iter().for_each(|s| s.lock().shrink(0, &self.shared.shares));
     }
 

@@ -127,7 +127,7 @@ fn what_is_looked_up_again_reads_no_page() {
     look();
     assert_eq!(store.overlay.cell_bytes(), twice);
     let before = store.stats().page_reads;
-    store.overlay.base(0).pages.forget();
+    store.overlay.base(0).pages.forget_all();
     look();
     assert_eq!(store.stats().page_reads, before, "all of it was in cells");
     store.overlay.set_cells(0);
