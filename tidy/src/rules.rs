@@ -22,6 +22,9 @@ pub struct Rules {
     /// Public items that nothing in the tree uses and that are public all the same.
     #[serde(default)]
     pub public: Vec<Public>,
+    /// Crates that show something for the tests of others.
+    #[serde(default)]
+    pub hooks: Vec<Hooks>,
 }
 
 /// The order of the modules directly inside of one module.
@@ -71,6 +74,16 @@ pub struct Public {
     /// Names of items; `*` for all of the package.
     pub items: Vec<String>,
     /// Who uses them outside of the tree.
+    pub why: String,
+}
+
+/// A crate whose public and hidden methods are for tests.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hooks {
+    /// The package.
+    pub package: String,
+    /// What goes wrong where others do.
     pub why: String,
 }
 

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use weldfs_tidy::tree::{self, Text};
 use weldfs_tidy::{
-    crates, layers, lengths, markdown, reach, references, rules, rules::Rules, surface, unsafety, words,
+    crates, hooks, layers, lengths, markdown, reach, references, rules, rules::Rules, surface, unsafety, words,
 };
 
 static SOURCES: LazyLock<Vec<Text>> = LazyLock::new(|| tree::texts(&[".rs"]));
@@ -63,6 +63,11 @@ fn no_source_file_is_dead() {
 #[test]
 fn no_public_item_is_dead() {
     check("public", surface::complaints(&RULES, &metadata(), &SOURCES, &DOCUMENTS));
+}
+
+#[test]
+fn hooks_for_tests_are_named_in_tests() {
+    check("hooks", hooks::complaints(&RULES, &metadata()));
 }
 
 #[test]
