@@ -1,7 +1,7 @@
 //! What a commit costs the device: one flush, and where SQLite can do that, one command.
 
 use crate::memory::{ENDS, FDATASYNC, Memory, PROGRAM, TXN_COMMIT, UNLINK, WRITE};
-use crate::rig::{chunk_size, one};
+use crate::rig::{chunk_size, has_a_journal, one};
 use rusqlite::ffi;
 use weldfs::OpenOptions;
 use weldfs_sqlite::Way;
@@ -35,6 +35,14 @@ fn a_batch_commit_is_one_command_and_one_flush() {
         assert!(after.0 - before.0 <= 1, "flushes of one commit: {}", after.0 - before.0);
         assert_eq!((after.1 - before.1, memory.counted(WRITE).1), (1, writes), "commands of one commit");
     }
+    // Written as one, and not with a journal that is kept, which is one command, too.
+    for (way, journal) in [(Way::Batch, false), (Way::Kept, true)] {
+        let memory = Memory::new(16 << 20, way);
+        let db = memory.open("a.db");
+        db.execute_batch("create table t(x); begin; insert into t values(1)").unwrap();
+        assert_eq!(has_a_journal(&db), journal, "{way:?}");
+        db.execute_batch("commit").unwrap();
+    }
     // A commit of many separate pages: a transaction of the device. One of more than that holds: a journal.
     for rows in [40, 2000, 40_000] {
         let many = "insert into t select abs(random()), hex(randomblob(200)) from (with recursive
@@ -57,6 +65,9 @@ fn a_batch_commit_of_scattered_pages_is_a_transaction_or_has_a_journal() {
     let fill = "insert into t select x, zeroblob(3000) from
                 (with recursive s(x) as (select 1 union all select x + 1 from s where x < 900) select x from s)";
     db.execute_batch(fill).unwrap();
+    db.execute_batch("begin; update t set y = randomblob(3000) where x = 1").unwrap();
+    assert!(!has_a_journal(&db), "written as one");
+    db.execute_batch("rollback").unwrap();
     for (rows, begun, removed) in [(60, 1, 0), (800, 0, 1)] {
         let before = (memory.counted(TXN_COMMIT).1, memory.counted(UNLINK).1);
         db.execute("update t set y = randomblob(3000) where x % 2 = 1 and x <= ?", [rows]).unwrap();

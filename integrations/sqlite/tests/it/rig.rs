@@ -95,6 +95,26 @@ pub fn one<T: rusqlite::types::FromSql>(db: &Connection, sql: &str) -> T {
     db.query_row(sql, [], |row| row.get(0)).unwrap_or_else(|e| panic!("{sql}: {e}"))
 }
 
+/// The methods of a file of a database; null if it is not open.
+fn methods(db: &Connection, control: i32) -> *const ffi::sqlite3_io_methods {
+    let mut file: *mut ffi::sqlite3_file = std::ptr::null_mut();
+    // SAFETY: an open connection, its main database, and the place for a pointer that these controls take. The file, if
+    // there is one, is the connection's, which nothing else uses meanwhile; its methods are null before it is opened.
+    unsafe {
+        let code = ffi::sqlite3_file_control(db.handle(), c"main".as_ptr(), control, (&raw mut file).cast());
+        assert_eq!(code, ffi::SQLITE_OK);
+        file.as_ref().map_or(std::ptr::null(), |file| file.pMethods)
+    }
+}
+
+/// Whether the journal of the transaction that is open just now is a file of the VFS. With batches it is none: SQLite
+/// keeps it in memory and never asks for one.
+pub fn has_a_journal(db: &Connection) -> bool {
+    let journal = methods(db, ffi::SQLITE_FCNTL_JOURNAL_POINTER);
+    assert!(!journal.is_null(), "no transaction has begun to write");
+    std::ptr::eq(journal, methods(db, ffi::SQLITE_FCNTL_FILE_POINTER))
+}
+
 /// Sets the size in whose multiples a database's file grows.
 pub fn chunk_size(db: &Connection, bytes: i32) {
     let mut bytes = bytes;
