@@ -7,7 +7,6 @@ use crate::modules::{Crate, Module, is_test};
 use crate::rules::Rules;
 use cargo_metadata::{Metadata, Package, Target};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
-use quote::ToTokens;
 use std::collections::BTreeSet;
 use syn::punctuated::Punctuated;
 use syn::visit::Visit;
@@ -16,7 +15,8 @@ use syn::visit::Visit;
 type Hook = (String, String, usize);
 
 fn is_hidden(attrs: &[syn::Attribute]) -> bool {
-    attrs.iter().any(|a| a.path().is_ident("doc") && a.to_token_stream().to_string().contains("hidden"))
+    let hides = |a: &syn::Attribute| a.parse_args::<syn::Ident>().is_ok_and(|word| word == "hidden");
+    attrs.iter().any(|a| a.path().is_ident("doc") && hides(a))
 }
 
 /// The hooks of a library.

@@ -56,9 +56,11 @@ pub(in crate::micro) fn fill(tree: &dyn Tree, folder: &str, cell: &Cell, run: u6
         MicroOp::LogRecover => tree.put(&at("data"), &log(size, run)),
         MicroOp::IndexWalk => tree.put(&at("data"), &index(size)),
         MicroOp::CreateTree => Ok(()),
-        MicroOp::AppendAndRotate => {
-            (0..LOGS).try_for_each(|k| tree.put(&at(&name(k)), &zeros(filled(k) * u64::from(size))))
-        }
+        // Each one was put aside once, so that every rotation replaces a log.
+        MicroOp::AppendAndRotate => (0..LOGS).try_for_each(|log| {
+            tree.put(&at(&name(log)), &zeros(filled(log) * u64::from(size)))?;
+            tree.put(&at(&aside(log)), &zeros(FULL * u64::from(size)))
+        }),
         _ => (0..FILES).try_for_each(|i| tree.put(&at(&name(i)), &payload(size, i, run))),
     }
 }
@@ -157,6 +159,13 @@ pub(in crate::micro) fn verify(
     }
 }
 
+/// Where a log is put aside.
+fn aside(log: u64) -> String {
+    let mut old = [0; NAME];
+    temporary(log, &mut old);
+    String::from_utf8_lossy(&old).into_owned()
+}
+
 /// Looks at the log of the `i`th append: it was put aside as often as it was full, and no payload was lost but with the
 /// log before the last one.
 fn rotated(tree: &dyn Tree, folder: &str, cell: &Cell, run: u64, (i, count): (u64, u64)) -> io::Result<()> {
@@ -164,18 +173,19 @@ fn rotated(tree: &dyn Tree, folder: &str, cell: &Cell, run: u64, (i, count): (u6
     let appends = |until: u64| (0..until).filter(|j| pick(*j, LOGS) == log).count() as u64;
     let (payload_at, all) = (filled(log) + appends(i), filled(log) + appends(count));
     let (times, last) = ((all - 1) / FULL, (all - 1) % FULL + 1);
-    let mut old = [0; NAME];
-    temporary(log, &mut old);
-    let (path, old) = (format!("{folder}/{}", name(log)), format!("{folder}/{}", String::from_utf8_lossy(&old)));
+    let (path, old) = (format!("{folder}/{}", name(log)), format!("{folder}/{}", aside(log)));
     let found = tree.size(&path)?;
     if found != last * wide {
         return Err(wrong(&format!("{path} has {found} bytes instead of {}", last * wide)));
     }
-    if tree.exists(&old) != (times > 0) {
-        return Err(wrong(&format!("{path} was to be put aside {times} times")));
-    }
-    if times > 0 && tree.size(&old)? != FULL * wide {
+    if tree.size(&old)? != FULL * wide {
         return Err(wrong(&format!("{old} is not a full log")));
+    }
+    // What is there from the start is zeros.
+    let mut first = [0];
+    tree.get(&old, 0, &mut first)?;
+    if times == 0 && first != [0] {
+        return Err(wrong(&format!("{path} was put aside before it was full")));
     }
     let (offset, due) = (payload_at % FULL * wide, payload(cell.size, i, run));
     match times - payload_at / FULL {

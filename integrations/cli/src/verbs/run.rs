@@ -115,7 +115,7 @@ impl Hosted {
 /// How much a process may keep of what it reads where nothing else is said: as the library has it, and at most.
 const KEPT: std::ops::RangeInclusive<u64> = 8 << 20..=64 << 20;
 /// What part of the memory that this process may have each one of the run's may keep at most.
-const KEPT_PART: u64 = 256;
+const KEPT_PART: u64 = 200;
 
 /// What `WELDFS_CACHE` is to be for the programs of the run, if the user has not set it and there is memory for more
 /// than the library takes by itself.
@@ -278,8 +278,8 @@ mod tests {
 
     #[test]
     fn what_a_process_keeps_is_a_part_of_the_memory_within_bounds() {
-        assert_eq!(kept_of(2 << 30), None, "as the library has it");
-        assert_eq!(kept_of(6 << 30).as_deref(), Some("24576K"));
+        assert_eq!(kept_of(1 << 30), None, "as the library has it");
+        assert_eq!(kept_of(5 << 30).as_deref(), Some("26214K"));
         assert_eq!(kept_of(64 << 30).as_deref(), Some("65536K"));
     }
 }

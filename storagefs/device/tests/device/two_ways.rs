@@ -305,7 +305,9 @@ fn so_they_are_of_programs() {
     assert!(refused * 5 > all && refused * 5 < 4 * all, "{refused} of {all} were refused");
 }
 
-/// Single commands and programs, in a state that the store is brought into before each.
+/// Single commands and programs, in a state that the store is brought into before each. On a disk what is cold is
+/// waited for, and so a command that looks something up is over at once in none of the evicted runs: what they show is
+/// that one that is given up for that has left nothing.
 fn are_the_same(state: State) {
     for (on, seeds, make) in
         [(On::Ram, 8, op as fn(&mut Random, &Client) -> Op), (On::Disk, 6, op), (On::Ram, 8, mixed)]
