@@ -3,7 +3,7 @@
 //! Such a method, a *hook*, is public and `#[doc(hidden)]`. The compiler cannot keep code that is no test from calling
 //! it. Names are compared, with how many arguments there are, and not types: a hook needs a name that it has alone.
 
-use crate::modules::{Crate, Module, is_test};
+use crate::modules::{Crate, Module, is_test, is_test_item};
 use crate::rules::Rules;
 use cargo_metadata::{Metadata, Package, Target};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -98,14 +98,8 @@ fn arguments(tokens: TokenStream) -> usize {
 
 impl<'a> Visit<'a> for Look<'_> {
     fn visit_item(&mut self, item: &'a syn::Item) {
-        let attrs = match item {
-            syn::Item::Fn(i) => &i.attrs,
-            syn::Item::Impl(i) => &i.attrs,
-            // A module of its own.
-            syn::Item::Mod(_) => return,
-            _ => return syn::visit::visit_item(self, item),
-        };
-        if !is_test(attrs) {
+        // A module is one of its own.
+        if !matches!(item, syn::Item::Mod(_)) && !is_test_item(item) {
             syn::visit::visit_item(self, item);
         }
     }
@@ -246,6 +240,7 @@ mod tests {
             "fn f(s: &S) { assert!(s.with(1, 2) && s.hook) }",
             "#[cfg(test)]\nmod tests { fn f(s: &S) { s.hook() } }",
             "#[test]\nfn f() { s.hook() }",
+            "#[cfg(test)]\nconst F: fn(&S) = S::hook;",
             "impl T { #[cfg(test)] fn f(&self) { self.s.hook() } }",
         ] {
             assert_eq!(found(HOOKED, code, "").1, [], "{code}");

@@ -59,6 +59,21 @@ pub(crate) fn is_test(attrs: &[syn::Attribute]) -> bool {
     })
 }
 
+/// The same of an item; a module's is known where its file is found.
+pub(crate) fn is_test_item(item: &syn::Item) -> bool {
+    is_test(match item {
+        syn::Item::Fn(i) => &i.attrs,
+        syn::Item::Impl(i) => &i.attrs,
+        syn::Item::Use(i) => &i.attrs,
+        syn::Item::Const(i) => &i.attrs,
+        syn::Item::Struct(i) => &i.attrs,
+        syn::Item::Static(i) => &i.attrs,
+        syn::Item::Trait(i) => &i.attrs,
+        syn::Item::Macro(i) => &i.attrs,
+        _ => return false,
+    })
+}
+
 /// What `#[path = "..."]` says.
 fn named_path(attrs: &[syn::Attribute]) -> Option<String> {
     attrs.iter().find_map(|a| match &a.meta {
@@ -268,18 +283,8 @@ impl Paths<'_> {
 
 impl<'a> Visit<'a> for Paths<'_> {
     fn visit_item(&mut self, item: &'a syn::Item) {
-        let attrs = match item {
-            syn::Item::Fn(i) => &i.attrs,
-            syn::Item::Impl(i) => &i.attrs,
-            syn::Item::Use(i) => &i.attrs,
-            syn::Item::Const(i) => &i.attrs,
-            syn::Item::Struct(i) => &i.attrs,
-            syn::Item::Static(i) => &i.attrs,
-            // A module of its own.
-            syn::Item::Mod(_) => return,
-            _ => return syn::visit::visit_item(self, item),
-        };
-        if !is_test(attrs) {
+        // A module is one of its own.
+        if !matches!(item, syn::Item::Mod(_)) && !is_test_item(item) {
             syn::visit::visit_item(self, item);
         }
     }

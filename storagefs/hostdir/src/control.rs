@@ -3,7 +3,6 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use weldfs_ciscops::limits::PLACEHOLDERS_MAX;
 use weldfs_ciscops::{Errno, Handle, OpenFlags};
 
 use super::core::Core;
@@ -61,21 +60,8 @@ impl HostSession {
     /// Placeholders of files that are open in this session, for it to give away. EBADF, EEXIST (it came with one),
     /// EMFILE, ENODEV.
     pub fn share(&self, open: &[Handle]) -> Result<Vec<(u32, OwnedFd)>, Errno> {
-        if open.is_empty() || open.len() > PLACEHOLDERS_MAX {
-            return Err(Errno::INVAL);
-        }
-        let descriptions = open.iter().map(|h| self.state.handles.get(*h)).collect::<Result<Vec<_>, _>>()?;
-        if descriptions.iter().any(|d| d.has_placeholder()) {
-            return Err(Errno::EXIST);
-        }
-        let made = self.placeholders(open.len() as u32)?;
-        for ((id, _), description) in made.iter().zip(&descriptions) {
-            let placeholder = self.state.handles.take_placeholder(*id).ok_or(Errno::NODEV)?;
-            if self.core.files.bind_open(placeholder, description)? {
-                self.core.watch_placeholders();
-            }
-        }
-        Ok(made)
+        let (core, make) = (&self.core, |count| self.placeholders(count));
+        core.files.share(&self.state.handles, open, make, || core.watch_placeholders())
     }
 
     /// A handle for the description that `fd` stands for, with the grant it was opened with. EBADF, EMFILE, ENODEV.

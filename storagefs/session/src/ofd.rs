@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, SealFlags};
+use weldfs_ciscops::limits::PLACEHOLDERS_MAX;
 use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags, private_memfd};
 use weldfs_locks::{Mutex, RwLock};
 
@@ -112,9 +113,36 @@ impl<B> OpenFiles<B> {
         Ok((description, found.id))
     }
 
-    /// The same of a description that is open already, and has no placeholder that any process holds; whether it is all
-    /// that holds the description, whose last handle went meanwhile. EEXIST: it has one. EBADF: it was let go of.
-    pub fn bind_open(&self, placeholder: Placeholder<B>, description: &Arc<Description<B>>) -> Result<bool, Errno> {
+    /// Placeholders of files that are open in the session of these handles, for it to give away. `make` makes them;
+    /// `watch` is called where one is all that holds its file by now. EINVAL, EBADF, EEXIST (it came with one), ENODEV
+    /// (the session ends), and what `make` says.
+    pub fn share(
+        &self,
+        handles: &Handles<B>,
+        open: &[Handle],
+        make: impl FnOnce(u32) -> Result<Vec<(u32, OwnedFd)>, Errno>,
+        watch: impl Fn(),
+    ) -> Result<Vec<(u32, OwnedFd)>, Errno> {
+        if open.is_empty() || open.len() > PLACEHOLDERS_MAX {
+            return Err(Errno::INVAL);
+        }
+        let descriptions = open.iter().map(|h| handles.get(*h)).collect::<Result<Vec<_>, _>>()?;
+        if descriptions.iter().any(|d| d.has_placeholder()) {
+            return Err(Errno::EXIST);
+        }
+        let made = make(open.len() as u32)?;
+        for ((id, _), description) in made.iter().zip(&descriptions) {
+            let placeholder = handles.take_placeholder(*id).ok_or(Errno::NODEV)?;
+            if self.bind_open(placeholder, description)? {
+                watch();
+            }
+        }
+        Ok(made)
+    }
+
+    /// Binds one to a description that is open already, and has none that any process holds; whether it is all that
+    /// holds the description, whose last handle went meanwhile. EEXIST: it has one. EBADF: it was let go of.
+    fn bind_open(&self, placeholder: Placeholder<B>, description: &Arc<Description<B>>) -> Result<bool, Errno> {
         let placeholder = Arc::new(placeholder);
         let lost = {
             let mut place = description.placeholder.lock();
